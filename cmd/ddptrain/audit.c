@@ -69,7 +69,7 @@ static const char *find_beginning(const struct audit *a) {
                                  arena_printf(a->arena, "%s/checkpoints/epoch-%04lld.h5", a->folder, epoch)};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct seal seal;
-        status s = recorded_file(paths[i]) ? sealed_read_seal(paths[i], &seal) : status_new(STATUS_DATA, "no file");
+        status s = recorded_file(paths[i]) ? sealed_read_seal(paths[i], &seal) : status_data("no file");
         bool is_found = !s && (int64_t)seal.order == step;
         status_free(s);
         if (is_found) return paths[i];
@@ -130,12 +130,10 @@ static status choose(struct audit *a, uint64_t seed) {
     const struct command_line *line = a->line;
     size_t possible = a->possible, wanted = a->interval_count, left;
     if (a->interval_count == 0)
-        return status_new(STATUS_DATA, "%s: the run has no checkpoint yet, so there is nothing to repeat",
-                          a->recorded.ledger.path);
+        return status_data("%s: the run has no checkpoint yet, so there is nothing to repeat", a->recorded.ledger.path);
     if (possible == 0)
-        return status_new(STATUS_DATA,
-                          "%s: no interval of the run can be repeated: the configs of its starts are not in the folder",
-                          a->folder);
+        return status_data(
+            "%s: no interval of the run can be repeated: the configs of its starts are not in the folder", a->folder);
     double fraction = line->fraction >= 0 ? line->fraction : 0.1;
     if (line->intervals >= 0)
         wanted = (size_t)line->intervals;
@@ -199,10 +197,10 @@ static status compare_start(struct audit *a, const struct interval *p, const str
     const char *const of_data[] = {"dataset_fingerprint", has_file ? "sampler_sha256" : NULL, NULL};
     TRY(compare_line(a, (size_t)(p->start - l->lines), start, of_data));
     if (start && start->step == 0 && p->first == 0 && l->lines[0].step > 0)
-        return status_new(STATUS_DATA,
-                          "%s: it begins after step %lld, and the checkpoint of that step is not in the folder, so the "
-                          "steps to the next checkpoint cannot be repeated",
-                          l->path, (long long)l->lines[0].step);
+        return status_data(
+            "%s: it begins after step %lld, and the checkpoint of that step is not in the folder, so the "
+            "steps to the next checkpoint cannot be repeated",
+            l->path, (long long)l->lines[0].step);
     bool have_states = ledger_line_has(start, "state") && ledger_line_has(&l->lines[p->first], "state");
     return have_states ? compare_line(a, p->first, start, of_state) : OK; /* a sharded one is not whole at a start */
 }
@@ -439,7 +437,7 @@ static status add_subject(const struct audit *a, const char *name, struct text *
 /* The newest checkpoint, and the best one if the run kept it. */
 static status add_weights(const struct audit *a, struct text *out) {
     const struct ledger_line *newest = ledger_find(&a->recorded.ledger, METRICS_CHECKPOINT, -1);
-    if (!newest) return status_new(STATUS_DATA, "%s: no checkpoint", a->recorded.ledger.path);
+    if (!newest) return status_data("%s: no checkpoint", a->recorded.ledger.path);
     TRY(add_subject(a, arena_printf(a->arena, "checkpoints/%s.h5", ledger_line_word(a->arena, newest, "name")), out));
     return a->recorded.best ? add_subject(a, "checkpoints/" CHECKPOINT_BEST ".h5", out) : OK;
 }
@@ -454,7 +452,7 @@ static void add_copy(const struct ledger_line *line, const char *key, const char
 static status write_statement(const struct audit *a, struct text *out) {
     const struct ledger_file *l = &a->recorded.ledger;
     const struct ledger_line *start = ledger_start_at(l, INT64_MAX), *end = &l->lines[l->count - 1];
-    if (end->event != METRICS_END) return status_new(STATUS_DATA, "%s: the run has not ended", l->path);
+    if (end->event != METRICS_END) return status_data("%s: the run has not ended", l->path);
     text_add(out, "{\n  \"_type\": \"" STATEMENT "\",\n  \"subject\": [\n");
     TRY(add_weights(a, out));
     TRY(add_subject(a, "config.yaml", out));
@@ -532,8 +530,8 @@ static status compare_statement(const struct audit *a) {
     json_t *then = s ? NULL : json_loads(file, JSON_REJECT_DUPLICATES, &error), *now = NULL;
     const char *type = json_string_value(json_object_get(then, "predicateType"));
     if (!s && !(type && strcmp(type, PREDICATE) == 0))
-        s = status_new(STATUS_DATA, "%s: not a statement of ddptrain certify%s%s", a->line->statement,
-                       error.text[0] ? ": " : "", error.text);
+        s = status_data("%s: not a statement of ddptrain certify%s%s", a->line->statement, error.text[0] ? ": " : "",
+                        error.text);
     if (!s) s = write_statement(a, &text);
     if (!s) now = json_loads(text_string(&text), 0, &error);
     if (!s && !json_equal(then, now)) s = statement_differs(a, then, now);
@@ -585,10 +583,10 @@ static void print_result(const struct audit *a) {
 static status check_choice(const struct command_line *line) {
     bool has_fraction = line->fraction >= 0, has_intervals = line->intervals >= 0;
     if (line->is_all + has_fraction + has_intervals > 1)
-        return status_new(STATUS_USAGE, "--all, --fraction and --intervals exclude each other; give one of them");
+        return status_usage("--all, --fraction and --intervals exclude each other; give one of them");
     if (has_fraction && !(line->fraction > 0 && line->fraction <= 1))
-        return status_new(STATUS_USAGE, "--fraction: expected a number above 0 and at most 1, got %g", line->fraction);
-    return line->intervals == 0 ? status_new(STATUS_USAGE, "--intervals: expected at least 1, got 0") : OK;
+        return status_usage("--fraction: expected a number above 0 and at most 1, got %g", line->fraction);
+    return line->intervals == 0 ? status_usage("--intervals: expected at least 1, got 0") : OK;
 }
 
 static status repeat_parts(struct audit *a) {
@@ -634,8 +632,7 @@ static status check_out(const char *path) {
     if (!info.exists) return OK;
     if (info.is_file) TRY(io_read_text(path, 1 << 20, &text, &info));
     bool is_statement = text && strstr(text, PREDICATE);
-    return is_statement ? OK
-                        : status_new(STATUS_USAGE, "--out %s: it exists and is no statement; name a new file", path);
+    return is_statement ? OK : status_usage("--out %s: it exists and is no statement; name a new file", path);
 }
 
 /* What a statement is about although no hash of the ledger says it. */
@@ -663,7 +660,7 @@ static status run(const struct command_line *line, status (*work)(struct audit *
     struct audit a = {.line = line, .folder = line->config, .arena = arena_create()};
     bool is_run;
     status s = run_folder_is_readable(line->config, &is_run);
-    if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
+    if (!s && !is_run) s = status_usage("%s: not the folder of a run", line->config);
     if (!s) s = work(&a);
     command_remove_folder(a.temporary);
     recorded_run_close(&a.recorded);

@@ -173,8 +173,7 @@ static status open_run(struct bisect *b, struct side *side) {
     if (text) side->text = arena_copy(b->arena, text);
     free(text);
     if (!side->text || (!side->ledger.count && !side->metrics.count))
-        return status_new(STATUS_DATA, "%s: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing",
-                          side->name);
+        return status_data("%s: its config.yaml, or both ledger.jsonl and metrics.jsonl, are missing", side->name);
     TRY(use_recorded_config(b, side, &path));
     TRY(config_load(path, side->overrides, side->override_count, &side->file));
     const struct ledger_file *first = side->metrics.count ? &side->metrics : &side->ledger;
@@ -490,8 +489,8 @@ static status choose_config(struct bisect *b, struct side *side, int64_t *until)
     const char *wanted = ledger_line_word(b->arena, start, "config_sha256");
     TRY(ledger_find_config(b->arena, side->name, &side->ledger, wanted, &side->config));
     if (side->config) return OK;
-    return status_new(STATUS_DATA, "%s: the config of the start after step %lld is not in the folder", side->name,
-                      (long long)start->step);
+    return status_data("%s: the config of the start after step %lld is not in the folder", side->name,
+                       (long long)start->step);
 }
 
 /* Repeats a side from where it is up to step [to]; *out: the folder. [trace]: file for that step; NULL: none. */
@@ -699,8 +698,8 @@ static status repeat(struct bisect *b, struct side *side, int64_t to) {
     TRY(ledger_file_read(folder, &side->again));
     TRY(ledger_file_read_metrics(folder, &side->again_metrics));
     if (side->again.lines[0].step != side->at)
-        return status_new(STATUS_DATA, "%s: it is continued after step %lld, not after step %lld", side->name,
-                          (long long)side->again.lines[0].step, (long long)side->at);
+        return status_data("%s: it is continued after step %lld, not after step %lld", side->name,
+                           (long long)side->again.lines[0].step, (long long)side->at);
     TRY(check_file(b, side, to)); /* it names the tensor */
     check_start(b, side);
     check_records(b, side, &side->ledger);
@@ -1022,8 +1021,7 @@ static void close_side(struct side *side) {
 }
 
 static status run(const struct command_line *line) {
-    if (line->operand_count != 2)
-        return status_new(STATUS_USAGE, "bisect: expected two run folders, or a run folder and a config");
+    if (line->operand_count != 2) return status_usage("bisect: expected two run folders, or a run folder and a config");
     struct bisect b = {.line = line,
                        .arena = arena_create(),
                        .sides = {{.prefix = "A."}, {.prefix = "B."}},

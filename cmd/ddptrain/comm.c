@@ -46,11 +46,11 @@ static status parse_sizes(const char *list, struct sizes *sizes) {
     sizes->count = 0;
     for (char *word = strtok_r(copy, ",", &rest); word && !failure; word = strtok_r(NULL, ",", &rest)) {
         if (sizes->count == MAX_SIZES)
-            failure = status_new(STATUS_USAGE, "--sizes: more than %d sizes", MAX_SIZES);
+            failure = status_usage("--sizes: more than %d sizes", MAX_SIZES);
         else if (!parse_size(word, &sizes->bytes[sizes->count++]))
-            failure = status_new(STATUS_USAGE, "--sizes: expected sizes from 4 to 1G as in 1K,64K,1M, got '%s'", word);
+            failure = status_usage("--sizes: expected sizes from 4 to 1G as in 1K,64K,1M, got '%s'", word);
     }
-    if (!failure && sizes->count == 0) failure = status_new(STATUS_USAGE, "--sizes: no size is given");
+    if (!failure && sizes->count == 0) failure = status_usage("--sizes: no size is given");
     free(copy);
     return failure;
 }
@@ -171,8 +171,7 @@ static status evaluate(const char *text, int rank, int count, int world, float *
     if (s) return status_prefix(s, "--values: character %zu", at + 1);
     for (int i = 0; i < count; i++) {
         float value = (float)expression_evaluate(&expression, (const double[]){rank, i, world});
-        if (!isfinite(value))
-            return status_new(STATUS_USAGE, "--values: '%s' is not finite for rank %d, i %d", text, rank, i);
+        if (!isfinite(value)) return status_usage("--values: '%s' is not finite for rank %d, i %d", text, rank, i);
         if (values) values[i] = value;
     }
     return OK;
@@ -199,8 +198,8 @@ static status find_operation(const char *name, struct comm_show *out) {
         }
     }
     const char *nearest = schema_nearest(name, names);
-    return status_new(STATUS_USAGE, "--show: expected %s, got '%s'%s%s%s", text_string(&text), name,
-                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    return status_usage("--show: expected %s, got '%s'%s%s%s", text_string(&text), name,
+                        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
 }
 
 static status find_op(const char *name, enum comm_op *out) {
@@ -209,7 +208,7 @@ static status find_op(const char *name, enum comm_op *out) {
             *out = (enum comm_op)op;
             return OK;
         }
-    return status_new(STATUS_USAGE, "--op: expected sum, avg, min, max or product, got '%s'", name);
+    return status_usage("--op: expected sum, avg, min, max or product, got '%s'", name);
 }
 
 /* "0,2": ranks below [world]. */
@@ -219,11 +218,10 @@ static status parse_group(const char *list, int world, struct comm_show *out) {
         char *end;
         long rank = strtol(at, &end, 10);
         if (end == at || (*end && *end != ',') || strchr("+- ", *at))
-            return status_new(STATUS_USAGE, "--group: expected ranks as in 0,2, got '%s'", list);
+            return status_usage("--group: expected ranks as in 0,2, got '%s'", list);
         if (rank < 0 || rank >= world)
-            return status_new(STATUS_USAGE, "--group: rank %ld does not exist; there are ranks 0 to %d", rank,
-                              world - 1);
-        if (is_member[rank]) return status_new(STATUS_USAGE, "--group: rank %ld is given twice", rank);
+            return status_usage("--group: rank %ld does not exist; there are ranks 0 to %d", rank, world - 1);
+        if (is_member[rank]) return status_usage("--group: rank %ld is given twice", rank);
         is_member[rank] = true;
         at = end;
         if (*at == 0) break;
@@ -232,7 +230,7 @@ static status parse_group(const char *list, int world, struct comm_show *out) {
         if (is_member[r]) out->members[out->count++] = r;
     out->is_part = out->count < world;
     if (out->count >= 2) return OK;
-    return status_new(STATUS_USAGE, "--group: '%s' is a single rank; an operation needs two or more", list);
+    return status_usage("--group: '%s' is a single rank; an operation needs two or more", list);
 }
 
 static status find_root(const struct command_line *line, struct comm_show *out) {
@@ -243,19 +241,18 @@ static status find_root(const struct command_line *line, struct comm_show *out) 
             out->root = m;
             return OK;
         }
-    return status_new(STATUS_USAGE,
-                      out->is_part ? "--root: rank %d is not in the group" : "--root: rank %d does not exist",
-                      line->root);
+    return status_usage(out->is_part ? "--root: rank %d is not in the group" : "--root: rank %d does not exist",
+                        line->root);
 }
 
 static status read_show(const struct command_line *line, int world, struct comm_show *out) {
     *out = (struct comm_show){.values = line->values ? line->values : "10 * rank + i"};
     TRY(find_operation(line->show, out));
     if (line->op) TRY(find_op(line->op, &out->op));
-    if (command_uses_gpus(line)) return status_new(STATUS_USAGE, "--show needs --backend auto, shm, gloo or mpi");
+    if (command_uses_gpus(line)) return status_usage("--show needs --backend auto, shm, gloo or mpi");
     if (world < 2 || world > MAX_RANKS)
-        return status_new(STATUS_USAGE, "--show needs 2 to %d processes, as in --nproc 4, but there %s %d", MAX_RANKS,
-                          world == 1 ? "is" : "are", world);
+        return status_usage("--show needs 2 to %d processes, as in --nproc 4, but there %s %d", MAX_RANKS,
+                            world == 1 ? "is" : "are", world);
     if (line->group) TRY(parse_group(line->group, world, out));
     for (int r = 0; !line->group && r < world; r++) out->members[out->count++] = r;
     TRY(find_root(line, out));
@@ -268,7 +265,7 @@ static status comm_show_check(const struct command_line *line, int world) {
     struct comm_show show;
     if (line->show) return read_show(line, world, &show);
     if (!line->group && !line->values && !line->op && line->root < 0) return OK;
-    return status_new(STATUS_USAGE, "--group, --values, --root and --op need --show OPERATION");
+    return status_usage("--group, --values, --root and --op need --show OPERATION");
 }
 
 /* ---- --show: the calls ---- */
@@ -621,8 +618,8 @@ static status connect(const struct command_line *line, const struct dist_env *en
         return explained;
     }
     if (env->world_size == 1)
-        return status_new(STATUS_USAGE, "--backend %s needs two processes or more, each with its own GPU",
-                          comm_backend_names[backend]);
+        return status_usage("--backend %s needs two processes or more, each with its own GPU",
+                            comm_backend_names[backend]);
     TRY(comm_open_gpu(*comm, backend, gpu, identity, false));
     *out = comm_gpu(*comm);
     return OK;

@@ -32,7 +32,7 @@ static status find_run(const struct command_line *line, struct text *run, struct
     TRY(io_stat(line->config, &info));
     bool is_config = !info.is_folder && dot && (strcmp(dot, ".yaml") == 0 || strcmp(dot, ".yml") == 0);
     if (line->run_dir && !info.is_folder && !is_config)
-        return status_new(STATUS_USAGE, "--run-dir is for a config or a run folder, and %s is neither", line->config);
+        return status_usage("--run-dir is for a config or a run folder, and %s is neither", line->config);
     if (folder || !is_config) {
         text_add(run, line->run_dir ? line->run_dir : folder ? folder : line->config);
         return OK;
@@ -44,9 +44,8 @@ static status find_run(const struct command_line *line, struct text *run, struct
         text_printf(run, "runs/%s", config_of(*config)->name);
     status s = io_stat(text_string(run), &info);
     if (s || info.exists) return s;
-    return status_new(STATUS_DATA,
-                      "%s: its run would be in %s, which does not exist; train first, or give a run folder",
-                      line->config, text_string(run));
+    return status_data("%s: its run would be in %s, which does not exist; train first, or give a run folder",
+                       line->config, text_string(run));
 }
 
 /* [named]: the config that names the run; NULL: none. */
@@ -66,8 +65,8 @@ static status export_from(const struct command_line *line, const char *run, cons
 static status export_config(const struct command_line *line, const struct export_options *options) {
     SCOPED_CONFIG config = NULL;
     if (line->checkpoint || line->weights)
-        return status_new(STATUS_USAGE, "--%s: a PyTorch script has no weights; it begins with the initial ones",
-                          line->checkpoint ? "checkpoint" : "weights");
+        return status_usage("--%s: a PyTorch script has no weights; it begins with the initial ones",
+                            line->checkpoint ? "checkpoint" : "weights");
     TRY(load_config(line, &config));
     SCOPED_LOG log = log_create(line->is_quiet, false);
     return export_training(options, config_of(config), line->config, log);
@@ -93,20 +92,17 @@ static status run(const struct command_line *line) {
     const struct export_options options = {.format = line->format, .out = line->out};
     if (run_export_has(line->format)) return export_recorded(line);
     if (line->run_dir && (export_is_of_training(&options) || is_initial(line)))
-        return status_new(STATUS_USAGE,
-                          "--run-dir: a PyTorch script and initial weights are of a config, without a run");
+        return status_usage("--run-dir: a PyTorch script and initial weights are of a config, without a run");
     if (export_is_of_training(&options)) return export_config(line, &options);
     if (line->override_count) {
         const char *word = line->overrides[0], *equals = strchr(word, '=');
-        return status_new(STATUS_USAGE,
-                          "unexpected argument '%s' after '%s'; options are written --%.*s %s, and only a PyTorch "
-                          "script (--format pytorch) is of a changed config",
-                          word, line->config, (int)(equals - word), word, equals + 1);
+        return status_usage("unexpected argument '%s' after '%s'; options are written --%.*s %s, and only a PyTorch "
+                            "script (--format pytorch) is of a changed config",
+                            word, line->config, (int)(equals - word), word, equals + 1);
     }
     if (line->checkpoint && !is_initial(line) && strcmp(line->checkpoint, CHECKPOINT_BEST) != 0 &&
         strcmp(line->checkpoint, CHECKPOINT_NEWEST) != 0)
-        return status_new(STATUS_USAGE,
-                          "--checkpoint: export accepts only best, newest and initial; give a file in place of RUN");
+        return status_usage("--checkpoint: export accepts only best, newest and initial; give a file in place of RUN");
     if (is_initial(line)) return export_from(line, line->config, NULL); /* of a config, without a run */
     TRY(find_run(line, &run, &config));
     return export_from(line, text_string(&run), config);

@@ -51,14 +51,14 @@ static status check_name(const char *name) {
     bool is_name = (isalpha((unsigned char)*name) || *name == '_') && strlen(name) <= MAX_NAME;
     for (const char *c = name; *c; c++) is_name = is_name && (isalnum((unsigned char)*c) || *c == '_');
     if (is_name) return OK;
-    return status_new(STATUS_USAGE, "the name is one of the C language, of letters, digits and '_', got '%.80s'", name);
+    return status_usage("the name is one of the C language, of letters, digits and '_', got '%.80s'", name);
 }
 
 static status write_new(const char *path, const struct text *text) {
     int fd;
     struct io_info info;
     TRY(io_stat(path, &info));
-    if (info.exists) return status_new(STATUS_USAGE, "'%s' exists already; it is not replaced", path);
+    if (info.exists) return status_usage("'%s' exists already; it is not replaced", path);
     TRY(io_create(path, &fd));
     status s = io_write(fd, path, text_string(text), text->length);
     status closed = io_close(fd, path);
@@ -71,8 +71,7 @@ static status new (const char *kind, const char *name) {
     size_t k = 0;
     while (k < KINDS && strcmp(kinds[k].kind, kind) != 0) k++;
     if (k == KINDS)
-        return status_new(STATUS_USAGE,
-                          "extension new: expected loss, layer, optimizer, sampler or metric, got '%.80s'", kind);
+        return status_usage("extension new: expected loss, layer, optimizer, sampler or metric, got '%.80s'", kind);
     TRY(check_name(name));
     add_named(command_text(kinds[k].text), name, &source);
     add_named(rows_of_config, name, &config);
@@ -118,7 +117,7 @@ static status open_trial(const struct config *config, struct trial *t) {
     struct rng rng;
     TRY(plan_create(config, &(struct plan_options){.purpose = PLAN_TRAINING, .env = &alone}, &t->plan));
     struct plan *p = t->plan;
-    if (!device_is_host(p->device)) return status_new(STATUS_USAGE, "an extension is checked on the CPU; use cpu");
+    if (!device_is_host(p->device)) return status_usage("an extension is checked on the CPU; use cpu");
     TRY(model_alloc(p->model, p->device, p->batch));
     TRY(model_prepare(p->model, p->batch, true));
     TRY(loss_prepare(p->loss, p->loss_config, p->device, &p->model->out, p->model->target_size, p->batch, 1));
@@ -330,7 +329,7 @@ static status test(const struct command_line *line) {
         s = compare_gradients(&trial, &out);
     if (!s && e->optimizer) s = try_optimizer(config_of(file), &trial, &out);
     if (!s && e->sampler && !trial.plan->indices)
-        s = status_new(STATUS_USAGE, "the config has no sampler.order: %s", e->sampler->variant.name);
+        s = status_usage("the config has no sampler.order: %s", e->sampler->variant.name);
     if (!s && e->sampler) s = try_sampler(&trial, &out);
     if (!s && e->metric) s = try_metric(&trial, e->metric, &out);
     if (!s && e->format) text_printf(&out, "dataset format %s\n", e->format->name);
@@ -347,13 +346,13 @@ static status build(const struct command_line *line) {
     size_t length = strlen(source);
     SCOPED_TEXT out = {0};
     if (length < 3 || strcmp(source + length - 2, ".c") != 0)
-        return status_new(STATUS_USAGE, "extension build: expected a C file (.c), got '%.200s'", source);
+        return status_usage("extension build: expected a C file (.c), got '%.200s'", source);
     if (line->out)
         text_add(&out, line->out);
     else
         text_printf(&out, "%.*s.so", (int)(length - 2), source);
     if (out.length < 4 || strcmp(text_string(&out) + out.length - 3, ".so") != 0)
-        return status_new(STATUS_USAGE, "--out: expected a shared object (.so), got '%.200s'", line->out);
+        return status_usage("--out: expected a shared object (.so), got '%.200s'", line->out);
     status s = io_check_replace(text_string(&out));
     if (!s) s = extension_compile(source, source, text_string(&out));
     if (!s) s = extension_load(text_string(&out), &e);
@@ -366,9 +365,8 @@ static status run(const struct command_line *line) {
     if (strcmp(verb, "new") == 0 && line->operand_count == 3) return new (line->operands[1], line->operands[2]);
     if (strcmp(verb, "test") == 0 && line->operand_count >= 2) return test(line);
     if (strcmp(verb, "build") == 0 && line->operand_count == 2) return build(line);
-    return status_new(STATUS_USAGE,
-                      "expected one of: ddptrain extension new loss|layer|optimizer|sampler|metric NAME, ddptrain "
-                      "extension test FILE [CONFIG], ddptrain extension build FILE [--out FILE.so]");
+    return status_usage("expected one of: ddptrain extension new loss|layer|optimizer|sampler|metric NAME, ddptrain "
+                        "extension test FILE [CONFIG], ddptrain extension build FILE [--out FILE.so]");
 }
 
 const struct subcommand subcommand_extension = {

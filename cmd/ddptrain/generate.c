@@ -25,7 +25,7 @@ static status read_all(int fd, const char *name, struct text *out) {
         text_add_bytes(out, bytes, got);
     }
     if (strlen(text_string(out)) == out->length) return OK;
-    return status_new(STATUS_USAGE, "%s: a byte of the file is 0; this is not text", name);
+    return status_usage("%s: a byte of the file is 0; this is not text", name);
 }
 
 static status read_file(const char *path, struct text *out) {
@@ -34,7 +34,7 @@ static status read_file(const char *path, struct text *out) {
     TRY(io_open(path, &fd));
     status s = io_stat_fd(fd, path, &info);
     if (!s && !info.is_file)
-        s = status_new(STATUS_USAGE, "--prompt-file: '%s' is not a regular file; - reads the standard input", path);
+        s = status_usage("--prompt-file: '%s' is not a regular file; - reads the standard input", path);
     if (!s) s = read_all(fd, path, out);
     return status_first(s, io_close(fd, path));
 }
@@ -43,8 +43,7 @@ static status read_file(const char *path, struct text *out) {
 static status read_prompt(const struct command_line *line, struct text *out, const char **source) {
     const char *file = line->prompt_file;
     if (!line->prompt == !file)
-        return status_new(STATUS_USAGE, "generate needs --prompt TEXT or --prompt-file FILE%s",
-                          file ? ", and not both" : "");
+        return status_usage("generate needs --prompt TEXT or --prompt-file FILE%s", file ? ", and not both" : "");
     *source = file ? file : "--prompt";
     if (file && strcmp(file, "-") == 0) {
         *source = "standard input";
@@ -62,7 +61,7 @@ static status generate(const struct command_line *line, const char *prompt, cons
     SCOPED_CONFIG config = NULL;
     int nproc = 1; /* only one process generates */
     bool is_terminal = isatty(STDOUT_FILENO);
-    if (line->top_p > 1) return status_new(STATUS_USAGE, "--top-p: expected a number from 0 to 1, got %g", line->top_p);
+    if (line->top_p > 1) return status_usage("--top-p: expected a number from 0 to 1, got %g", line->top_p);
     TRY(config_load(line->config, line->overrides, line->override_count, &config));
     struct generate_options options = {.weights = command_weights(line),
                                        .prompt = prompt,

@@ -510,7 +510,7 @@ static status completion(const char *shell) {
                   {"fish", "completion.fish", fish_markers}};
     for (size_t i = 0; shell && i < sizeof shells / sizeof *shells; i++)
         if (strcmp(shell, shells[i].name) == 0) return print_text(shells[i].text, shells[i].markers);
-    return status_new(STATUS_USAGE, "--completion needs the name of a shell: bash, zsh or fish");
+    return status_usage("--completion needs the name of a shell: bash, zsh or fish");
 }
 
 static status version(const char *unused) {

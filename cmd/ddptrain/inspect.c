@@ -51,8 +51,8 @@ static status inspect_run(const char *folder, struct text *out) {
 static status inspect_images(const char *folder, struct text *out) {
     status failure = dataset_inspect(folder, out);
     if (status_code(failure) != STATUS_DATA) return failure;
-    status s = status_new(STATUS_DATA, "%s: neither the folder of a run nor a folder of images: %s", folder,
-                          status_message(failure));
+    status s =
+        status_data("%s: neither the folder of a run nor a folder of images: %s", folder, status_message(failure));
     status_free(failure);
     return s;
 }
@@ -63,9 +63,8 @@ static status inspect_folder(const char *folder, struct text *out) {
     if (is_run) return inspect_run(folder, out);
     TRY(sweep_data_is_sweep(folder, &is_sweep));
     if (!is_sweep) return inspect_images(folder, out);
-    return status_new(STATUS_DATA,
-                      "%s: the folder of a sweep; ddptrain runs, report and watch read it, and inspect one of its runs",
-                      folder);
+    return status_data(
+        "%s: the folder of a sweep; ddptrain runs, report and watch read it, and inspect one of its runs", folder);
 }
 
 static status inspect(const char *path, struct text *out) {

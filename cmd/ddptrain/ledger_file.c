@@ -139,11 +139,11 @@ static status read_lines(struct ledger_file *l) {
                 STATUS_DIVERGED,
                 "%s:%zu: the chain is broken: this line was changed, or lines before it were changed, removed or moved",
                 l->path, l->count);
-        if (!read_line(line)) return status_new(STATUS_DATA, "%s:%zu: not a line of a ledger", l->path, l->count);
+        if (!read_line(line)) return status_data("%s:%zu: not a line of a ledger", l->path, l->count);
     }
-    if (l->count == 0) return status_new(STATUS_DATA, "%s: no complete line", l->path);
+    if (l->count == 0) return status_data("%s: no complete line", l->path);
     if (ledger_line_int(l->lines, "version") > LEDGER_VERSION)
-        return status_new(STATUS_DATA, "%s: written by a newer version of ddptrain; read it with that", l->path);
+        return status_data("%s: written by a newer version of ddptrain; read it with that", l->path);
     if (l->lines[0].event != METRICS_START && l->lines[0].event != METRICS_RESUME)
         return status_new(STATUS_DIVERGED, "%s:1: the first line is not that of a start: lines were removed", l->path);
     return OK;
@@ -169,15 +169,14 @@ static status read_text(const char *folder, const char *name, struct ledger_file
     text_printf(&path, "%s/%s", folder, name);
     out->path = path.data;
     TRY(io_read_text(out->path, MAX_LEDGER, &out->text, &info));
-    if (info.exists && !out->text)
-        return status_new(STATUS_DATA, "%s: not a file of at most %d GiB", out->path, MAX_LEDGER_GIB);
+    if (info.exists && !out->text) return status_data("%s: not a file of at most %d GiB", out->path, MAX_LEDGER_GIB);
     return out->text ? check_nul(out, (size_t)info.size) : OK;
 }
 
 status ledger_file_read(const char *folder, struct ledger_file *out) {
     TRY(read_text(folder, "ledger.jsonl", out));
     if (out->text) return read_lines(out);
-    return status_new(STATUS_DATA, "%s: there is no such file; it is not written with train.ledger: off", out->path);
+    return status_data("%s: there is no such file; it is not written with train.ledger: off", out->path);
 }
 
 status ledger_file_read_metrics(const char *folder, struct ledger_file *out) {
@@ -267,10 +266,10 @@ status ledger_check_ended(const char *folder) {
     bool is_held;
     TRY(folder_lock_is_held(folder, &is_held));
     if (!is_held) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: this run is still running: wait for its end, stop it (the same command continues it later), "
-                      "or give a copy of its folder",
-                      folder);
+    return status_usage(
+        "%s: this run is still running: wait for its end, stop it (the same command continues it later), "
+        "or give a copy of its folder",
+        folder);
 }
 
 status ledger_processes(const struct command_line *line, int64_t world, bool is_elastic, int64_t *out) {
@@ -278,13 +277,12 @@ status ledger_processes(const struct command_line *line, int64_t world, bool is_
     if (!line->nproc) return OK;
     char *end;
     *out = strtol(line->nproc, &end, 10);
-    if (*end || *out < 1)
-        return status_new(STATUS_USAGE, "--nproc: expected a number of at least 1, got '%s'", line->nproc);
+    if (*end || *out < 1) return status_usage("--nproc: expected a number of at least 1, got '%s'", line->nproc);
     if (*out == world || is_elastic) return OK;
-    return status_new(STATUS_USAGE,
-                      "--nproc %s: this run had %lld process%s, and only runs with determinism.mode: elastic have the "
-                      "same bits on another number",
-                      line->nproc, (long long)world, text_plural((uint64_t)world, "es"));
+    return status_usage(
+        "--nproc %s: this run had %lld process%s, and only runs with determinism.mode: elastic have the "
+        "same bits on another number",
+        line->nproc, (long long)world, text_plural((uint64_t)world, "es"));
 }
 
 static bool is_cpu(const char *device) { return strncmp(device, "cpu", 3) == 0; }
@@ -305,10 +303,10 @@ status ledger_check_processor(const char *folder, const char *processor, const c
     bool is_same = (!processor || strcmp(name, processor) == 0) && has_instructions(where, device_describe(device));
     status s = OK;
     if (!is_same)
-        s = status_new(STATUS_USAGE,
-                       "%s: trained on %s%s%s, without determinism.portable, so that this processor (%s, %s) may have "
-                       "other bits; repeat it there, or train with determinism: {portable: true}",
-                       folder, processor ? processor : "", processor ? ", " : "", where, name, device_describe(device));
+        s = status_usage(
+            "%s: trained on %s%s%s, without determinism.portable, so that this processor (%s, %s) may have "
+            "other bits; repeat it there, or train with determinism: {portable: true}",
+            folder, processor ? processor : "", processor ? ", " : "", where, name, device_describe(device));
     device_destroy(device);
     return s;
 }

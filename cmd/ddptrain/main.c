@@ -92,16 +92,15 @@ static status run_subcommand(int argc, char **argv, struct command_line *line) {
     TRY(options_parse(argc, argv, named ? 2 : 1, line->subcommand, line));
     is_quiet = line->is_quiet;
     if (line->config && !line->subcommand->operand)
-        return status_new(STATUS_USAGE, "%s takes no config, got '%s'; see ddptrain --help", line->subcommand->name,
-                          line->config);
+        return status_usage("%s takes no config, got '%s'; see ddptrain --help", line->subcommand->name, line->config);
     if (!line->config && line->subcommand->operand && !line->subcommand->needs_no_operand)
-        return status_new(STATUS_USAGE, "no %s given; see ddptrain --help", line->subcommand->operand);
+        return status_usage("no %s given; see ddptrain --help", line->subcommand->operand);
     if (line->nnodes < 1 || line->nnodes > MAX_NODES)
-        return status_new(STATUS_USAGE, "--nnodes: expected 1 to %d, got %d", MAX_NODES, line->nnodes);
+        return status_usage("--nnodes: expected 1 to %d, got %d", MAX_NODES, line->nnodes);
     if (line->node_rank >= line->nnodes)
-        return status_new(STATUS_USAGE, "--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
+        return status_usage("--node-rank must be below --nnodes %d, got %d", line->nnodes, line->node_rank);
     if (line->is_standalone && line->nnodes > 1)
-        return status_new(STATUS_USAGE, "--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
+        return status_usage("--standalone is for one node; leave it out with --nnodes %d", line->nnodes);
     TRY(command_find_run(line));
     TRY(command_use_data(line));
     TRY(command_find_folder(line));
@@ -183,10 +182,9 @@ int main(int argc, char **argv) {
     if (!line.overrides || !line.operands) status_exit_without_memory();
     status s = stack_check();
     if (!s && !fault_is_readable())
-        s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT: expected N:KIND[:once|ever], got '%s'", getenv("DDPTRAIN_FAULT"));
+        s = status_usage("DDPTRAIN_FAULT: expected N:KIND[:once|ever], got '%s'", getenv("DDPTRAIN_FAULT"));
     else if (!s && fault_clock() <= 0)
-        s = status_new(STATUS_USAGE, "DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '%s'",
-                       getenv("DDPTRAIN_FAULT_CLOCK"));
+        s = status_usage("DDPTRAIN_FAULT_CLOCK: expected a factor above 0, got '%s'", getenv("DDPTRAIN_FAULT_CLOCK"));
     else if (!s && !help_print(argc, argv, &s))
         s = run_subcommand(argc, argv, &line);
     s = status_first(s, check_output());

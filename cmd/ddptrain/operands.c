@@ -50,11 +50,11 @@ static status reject_folder(const char *folder) {
     text_printf(&inside, "%s%s", folder, is_sweep ? "/runs" : "");
     status s = find_first_run(text_string(&inside), 1, &run);
     if (!s && run.length)
-        s = status_new(STATUS_USAGE, "%s: this folder is %s; give one of its runs, such as %s", folder,
-                       is_sweep ? "a sweep, whose trials.csv has the value of each trial" : "not a run, but has runs",
-                       text_string(&run));
+        s = status_usage("%s: this folder is %s; give one of its runs, such as %s", folder,
+                         is_sweep ? "a sweep, whose trials.csv has the value of each trial" : "not a run, but has runs",
+                         text_string(&run));
     else if (!s)
-        s = status_new(STATUS_USAGE, "%s: this folder is not a run, because it has no config.yaml", folder);
+        s = status_usage("%s: this folder is not a run, because it has no config.yaml", folder);
     return s;
 }
 
@@ -104,8 +104,8 @@ static status store_stdin(const struct command_line *line) {
     TRY(dist_env_detect(&env));
     if (env.launcher == LAUNCHER_OWN) return OK; /* the launcher has done it */
     if (env.world_size > 1 || line->nnodes > 1)
-        return status_new(STATUS_USAGE, "-: with several nodes or another launcher not every process has the standard "
-                                        "input; write the rows to a file");
+        return status_usage("-: with several nodes or another launcher not every process has the standard "
+                            "input; write the rows to a file");
     TRY(io_stat_fd(STDIN_FILENO, STDIN_PATH, &info));
     if (info.is_file && lseek(STDIN_FILENO, 0, SEEK_CUR) == 0) return OK; /* names open it at its start */
     int file = memfd_create("ddptrain-rows", MFD_CLOEXEC);
@@ -160,7 +160,7 @@ status command_use_data(struct command_line *line) {
     const char *data = line->operands[1];
     bool is_stdin = strcmp(data, "-") == 0;
     if (has_override(line, "dataset.path="))
-        return status_new(STATUS_USAGE, "the data file is given twice: '%s' and dataset.path", data);
+        return status_usage("the data file is given twice: '%s' and dataset.path", data);
     if (is_stdin) TRY(store_stdin(line));
     SCOPED_TEXT path = {0};
     text_add_json(&path, is_stdin ? STDIN_PATH : data);

@@ -58,12 +58,12 @@ status subcommand_check_word(const char *word) {
     if (word[0] == '-' || strpbrk(word, "./=") || access(word, F_OK) == 0) return OK;
     for (size_t i = 0; i < sizeof other_subcommands / sizeof *other_subcommands; i++)
         if (strcmp(word, other_subcommands[i].word) == 0)
-            return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'%s? (see ddptrain --help)", word,
-                              other_subcommands[i].subcommand, other_subcommands[i].note);
+            return status_usage("unknown command '%s'; did you mean '%s'%s? (see ddptrain --help)", word,
+                                other_subcommands[i].subcommand, other_subcommands[i].note);
     for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) names[i] = subcommands[i]->name;
     const char *nearest = schema_nearest(word, names);
     if (!nearest) return OK;
-    return status_new(STATUS_USAGE, "unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
+    return status_usage("unknown command '%s'; did you mean '%s'? (see ddptrain --help)", word, nearest);
 }
 
 bool command_print(FILE *stream, const struct text *text) {
@@ -309,8 +309,8 @@ static status check_subcommand(const struct option *option, const char *name, co
     option_add_subcommands(option, &accepted);
     option_hint(word, next, (const char *const[]){NULL},
                 subcommand->operand && strcmp(subcommand->operand, "config") == 0, &hint);
-    return status_new(STATUS_USAGE, "%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name,
-                      text_string(&accepted), subcommand->name, hint.length ? "; " : "", text_string(&hint));
+    return status_usage("%s is for %s; '%s' does not accept it%s%s (see ddptrain --help)", name, text_string(&accepted),
+                        subcommand->name, hint.length ? "; " : "", text_string(&hint));
 }
 
 #define MAX_REAL 1e9
@@ -320,20 +320,19 @@ static status parse_value(const struct option *option, const char *name, char *v
     char *end;
     errno = 0;
     if (option->type == VALUE_TEXT || option->type == VALUE_FOLDER) {
-        if (strncmp(value, "--", 2) == 0)
-            return status_new(STATUS_USAGE, "%s needs a value, got the option '%s'", name, value);
-        if (!*value) return status_new(STATUS_USAGE, "%s needs a value, got an empty value", name);
+        if (strncmp(value, "--", 2) == 0) return status_usage("%s needs a value, got the option '%s'", name, value);
+        if (!*value) return status_usage("%s needs a value, got an empty value", name);
         if (option->type == VALUE_FOLDER) value[io_length_without_slashes(value)] = 0;
         *(const char **)to = value;
     } else if (option->type == VALUE_NUMBER) {
         long number = strtol(value, &end, 10);
         if (errno || *end || end == value || number < 0 || number > INT_MAX)
-            return status_new(STATUS_USAGE, "%s: expected a whole number from 0 to %d, got '%s'", name, INT_MAX, value);
+            return status_usage("%s: expected a whole number from 0 to %d, got '%s'", name, INT_MAX, value);
         *(int *)to = (int)number;
     } else {
         double real = strtod(value, &end);
         if (errno || *end || end == value || !(real >= 0 && real <= MAX_REAL))
-            return status_new(STATUS_USAGE, "%s: expected a number from 0 to %g, got '%s'", name, MAX_REAL, value);
+            return status_usage("%s: expected a number from 0 to %g, got '%s'", name, MAX_REAL, value);
         *(double *)to = real;
     }
     return OK;
@@ -342,8 +341,8 @@ static status parse_value(const struct option *option, const char *name, char *v
 static status unknown_option(const char *word, const char *next, const struct subcommand *subcommand) {
     SCOPED_TEXT hint = {0};
     add_hint(word, next, subcommand, &hint);
-    return status_new(STATUS_USAGE, "unknown option '%s'%s%s (see ddptrain --help)", word, hint.length ? "; " : "",
-                      text_string(&hint));
+    return status_usage("unknown option '%s'%s%s (see ddptrain --help)", word, hint.length ? "; " : "",
+                        text_string(&hint));
 }
 
 /* The option with the name *name, the first [length] characters of [word]; NULL: none. */
@@ -366,15 +365,15 @@ static status parse_option(char **argv, int argc, int *at, const struct subcomma
     const char **before = &given[option - options];
     TRY(check_subcommand(option, name, word, next, subcommand));
     if (option->type == VALUE_NONE) {
-        if (equals) return status_new(STATUS_USAGE, "%s takes no value", name);
+        if (equals) return status_usage("%s takes no value", name);
         *(bool *)to = true;
         return OK;
     }
-    if (*before && strcmp(*before, name) == 0) return status_new(STATUS_USAGE, "%s is given twice", name);
-    if (*before) return status_new(STATUS_USAGE, "%s and %s are the same option; give it once", *before, name);
+    if (*before && strcmp(*before, name) == 0) return status_usage("%s is given twice", name);
+    if (*before) return status_usage("%s and %s are the same option; give it once", *before, name);
     *before = name;
     if (equals) return parse_value(option, name, equals + 1, to);
-    if (!next) return status_new(STATUS_USAGE, "%s needs a value", word);
+    if (!next) return status_usage("%s needs a value", word);
     return parse_value(option, name, argv[++*at], to);
 }
 
@@ -411,9 +410,10 @@ static status unexpected(char **words, int count, const struct subcommand *subco
         schema_suggest_override(&config_schema, words[0], next < count ? words[next] : NULL, &hint);
     else
         suggest_option(words[0], subcommand, &hint);
-    return status_new(STATUS_USAGE, "unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
-                      subcommand->takes_overrides && !subcommand->override_prefixes ? "; overrides are KEY=VALUE" : "",
-                      hint.length ? "; " : "", text_string(&hint));
+    return status_usage("unexpected argument '%s' after '%s'%s%s%s", words[0], line->config,
+                        subcommand->takes_overrides && !subcommand->override_prefixes ? "; overrides are KEY=VALUE"
+                                                                                      : "",
+                        hint.length ? "; " : "", text_string(&hint));
 }
 
 static bool is_override(const struct subcommand *subcommand, const char *word) {

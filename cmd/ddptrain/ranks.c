@@ -37,7 +37,7 @@ status command_nproc(const struct command_line *line, const char *device, int *n
     errno = 0;
     long number = strtol(line->nproc, &end, 10);
     if (errno || *end || end == line->nproc || number < 1 || number > 4096)
-        return status_new(STATUS_USAGE, "--nproc: expected 1 to 4096, gpu or auto, got '%s'", line->nproc);
+        return status_usage("--nproc: expected 1 to 4096, gpu or auto, got '%s'", line->nproc);
     *nproc = (int)number;
     return OK;
 }
@@ -88,10 +88,10 @@ static status check_fresh(const struct command_line *line, const char *folder) {
     if (line->run_dir) TRY(io_stat(line->run_dir, &there));
     bool is_same = line->run_dir ? io_is_same(&there, &here) : line->config_run_folder != NULL;
     if (!line->is_fresh || !is_same) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: --fresh renames the run folder, and this config is in it; copy the config to another place "
-                      "and use the copy, or give the new run its own folder by --run-dir DIR or name=NAME",
-                      line->config);
+    return status_usage(
+        "%s: --fresh renames the run folder, and this config is in it; copy the config to another place "
+        "and use the copy, or give the new run its own folder by --run-dir DIR or name=NAME",
+        line->config);
 }
 
 status command_find_folder(struct command_line *line) {
@@ -122,7 +122,7 @@ struct weights_options command_weights(const struct command_line *line) {
 status command_cpu_bind(const struct command_line *line, bool *binds_cores) {
     *binds_cores = line->cpu_bind && strcmp(line->cpu_bind, "cores") == 0;
     if (*binds_cores || !line->cpu_bind || strcmp(line->cpu_bind, "none") == 0) return OK;
-    return status_new(STATUS_USAGE, "--cpu-bind: expected none or cores, got '%s'", line->cpu_bind);
+    return status_usage("--cpu-bind: expected none or cores, got '%s'", line->cpu_bind);
 }
 
 /* The config must be a file, because each process reads it. */
@@ -131,10 +131,9 @@ static status check_config_file(const struct command_line *line) {
     if (!line->config) return OK;
     TRY(io_stat(line->config, &info));
     if (info.is_file) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: the launcher and each process that it starts read the config, and a pipe can be read only "
-                      "once; write it to a file",
-                      line->config);
+    return status_usage("%s: the launcher and each process that it starts read the config, and a pipe can be read only "
+                        "once; write it to a file",
+                        line->config);
 }
 
 static struct launch_config launch_of(const struct command_line *line, int nproc) {
@@ -150,8 +149,7 @@ static struct launch_config launch_of(const struct command_line *line, int nproc
 
 status command_check_nodes(const struct command_line *line) {
     if (line->nnodes == 1 || (line->master_addr && line->master_port)) return OK;
-    return status_new(STATUS_USAGE, "--nnodes %d needs --master-addr and --master-port: where rank 0 listens",
-                      line->nnodes);
+    return status_usage("--nnodes %d needs --master-addr and --master-port: where rank 0 listens", line->nnodes);
 }
 
 static status start_ranks(const struct command_line *line, int nproc, struct log *log) {
@@ -169,16 +167,15 @@ status command_check_launcher(const struct command_line *line, const struct dist
     TRY(command_cpu_bind(line, &binds_cores));
     if (env->launcher == LAUNCHER_NONE || env->launcher == LAUNCHER_OWN) return OK;
     if (binds_cores)
-        return status_new(STATUS_USAGE,
-                          "--cpu-bind cores: this process is already rank %d of %d (%s), whose own options bind it "
-                          "(srun --cpu-bind=cores, mpirun --bind-to core)",
-                          env->rank, env->world_size, dist_launcher_name(env->launcher));
+        return status_usage("--cpu-bind cores: this process is already rank %d of %d (%s), whose own options bind it "
+                            "(srun --cpu-bind=cores, mpirun --bind-to core)",
+                            env->rank, env->world_size, dist_launcher_name(env->launcher));
     if (nproc == 1 && line->nnodes == 1) return OK;
     bool is_by_hand = env->launcher == LAUNCHER_ENVIRONMENT;
-    return status_new(STATUS_USAGE, "%s %d: this process is already rank %d of %d (%s); leave the option out%s",
-                      nproc > 1 ? "--nproc" : "--nnodes", nproc > 1 ? nproc : line->nnodes, env->rank, env->world_size,
-                      dist_launcher_name(env->launcher),
-                      is_by_hand ? ", or unset RANK and WORLD_SIZE to start the processes here" : "");
+    return status_usage("%s %d: this process is already rank %d of %d (%s); leave the option out%s",
+                        nproc > 1 ? "--nproc" : "--nnodes", nproc > 1 ? nproc : line->nnodes, env->rank,
+                        env->world_size, dist_launcher_name(env->launcher),
+                        is_by_hand ? ", or unset RANK and WORLD_SIZE to start the processes here" : "");
 }
 
 int command_threads(const struct dist_env *env, int processes) {

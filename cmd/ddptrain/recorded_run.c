@@ -51,13 +51,12 @@ static status check_resume(const struct recorded_run *r, size_t index, const str
     const struct ledger_line *line = &r->ledger.lines[index], *start = line - 1;
     while (!is_start(start)) start--; /* the first line is one */
     if (line->step >= due->next)
-        return status_new(STATUS_DATA, "%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?",
-                          r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+        return status_data("%s:%zu: it has no lines of steps %lld to %lld; was train.ledger off then?", r->ledger.path,
+                           index + 1, (long long)saved->step + 1, (long long)line->step);
     if (ledger_line_equals(line, start, "config_sha256")) return OK;
-    return status_new(STATUS_DATA,
-                      "%s:%zu: the resume has another config than steps %lld to %lld, after which there is no line of "
-                      "a checkpoint, so they cannot be repeated",
-                      r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
+    return status_data("%s:%zu: the resume has another config than steps %lld to %lld, after which there is no line of "
+                       "a checkpoint, so they cannot be repeated",
+                       r->ledger.path, index + 1, (long long)saved->step + 1, (long long)line->step);
 }
 
 /* Line [index] with [saved], the newest checkpoint before it. */
@@ -143,7 +142,7 @@ static status read_config(struct recorded_run *r) {
     const char *path = arena_printf(r->arena, "%s/config.yaml", r->folder);
     struct io_info info;
     TRY(io_read_text(path, 1 << 24, &text, &info));
-    if (!text) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (!text) return status_data("%s: there is no such file", path);
     const struct ledger_line *newest = ledger_start_at(&r->ledger, INT64_MAX);
     const char *wanted = ledger_line_word(r->arena, newest, "config_sha256"), *own = arena_copy(r->arena, text);
     digest_hex_of(text, strlen(text), hex);
@@ -1056,8 +1055,8 @@ static status check_files(struct recorded_run *r) {
     r->newest = arena_printf(r->arena, "%s/checkpoints/%s.h5", r->folder, name);
     bool has_ended = r->ledger.lines[r->ledger.count - 1].event == METRICS_END;
     if (!recorded_file(r->newest))
-        return status_new(STATUS_DATA, "%s: the newest checkpoint of the ledger is missing%s", r->newest,
-                          has_ended ? "" : "; if the run was killed while it wrote it, continue the run first");
+        return status_data("%s: the newest checkpoint of the ledger is missing%s", r->newest,
+                           has_ended ? "" : "; if the run was killed while it wrote it, continue the run first");
     bool is_compared = false;
     TRY(check_state(r, r->newest, (size_t)(line - r->ledger.lines), &is_compared));
     is_compared = false;

@@ -146,9 +146,8 @@ static status find_config(struct replay *r) {
     status_free(damage); /* or absent: a later comparison says so */
     ledger_file_close(&ledger);
     if (s || r->config) return s;
-    return status_new(STATUS_DATA,
-                      "step %lld of %s was computed with another config than its config.yaml, which no checkpoint has",
-                      (long long)r->step, r->folder);
+    return status_data("step %lld of %s was computed with another config than its config.yaml, which no checkpoint has",
+                       (long long)r->step, r->folder);
 }
 
 static status check_out(struct replay *r) {
@@ -161,10 +160,9 @@ static status check_out(struct replay *r) {
     char *end = arena_printf(r->arena, "-step-%lld" FILE_ENDING, (long long)r->step);
     TRY(io_stat(r->out, &info));
     bool is_own = length > strlen(end) && strcmp(r->out + strlen(r->out) - strlen(end), end) == 0;
-    if (info.exists && !(info.is_file && is_own))
-        return status_new(STATUS_USAGE, "--out %s: it exists; name a new file", r->out);
+    if (info.exists && !(info.is_file && is_own)) return status_usage("--out %s: it exists; name a new file", r->out);
     if (length > ending && strcmp(r->out + strlen(r->out) - ending, FILE_ENDING) == 0) return io_check_replace(r->out);
-    return status_new(STATUS_USAGE, "--out %s: it is an HDF5 file; give it a name that ends with " FILE_ENDING, r->out);
+    return status_usage("--out %s: it is an HDF5 file; give it a name that ends with " FILE_ENDING, r->out);
 }
 
 /* ---- the comparison ---- */
@@ -237,7 +235,7 @@ static status repeat(struct replay *r, int64_t processes, const char *device, st
     TRY(s);
     TRY(read_records(r->arena, r->repeated, r->step, repeated));
     if (repeated->last < r->step)
-        return status_new(STATUS_DATA, "the run that repeats %s ended before step %lld", r->folder, (long long)r->step);
+        return status_data("the run that repeats %s ended before step %lld", r->folder, (long long)r->step);
     printf("step %lld of %s, from %s: %.1f s, %s\n", (long long)r->step, r->folder, r->from ? r->from : "the beginning",
            clock_seconds() - start, r->out);
     return OK;
@@ -250,11 +248,11 @@ static status replay(struct replay *r) {
     TRY(check_out(r));
     TRY(read_records(r->arena, r->folder, r->step, &records));
     if (r->step > records.last)
-        return status_new(STATUS_USAGE, "--step %lld: %s has %lld step%s", (long long)r->step, r->folder,
-                          (long long)records.last, text_plural((uint64_t)records.last, "s"));
+        return status_usage("--step %lld: %s has %lld step%s", (long long)r->step, r->folder, (long long)records.last,
+                            text_plural((uint64_t)records.last, "s"));
     if (records.last > 0 && records.world_size <= 0)
-        return status_new(STATUS_USAGE, "--step %lld: %s begins after it, with the state of another file",
-                          (long long)r->step, r->folder);
+        return status_usage("--step %lld: %s begins after it, with the state of another file", (long long)r->step,
+                            r->folder);
     TRY(ledger_processes(r->line, records.world_size > 0 ? records.world_size : 1, r->is_elastic, &processes));
     TRY(find_checkpoint(r));
     TRY(find_config(r));
@@ -268,8 +266,8 @@ static status run(const struct command_line *line) {
     struct replay r = {.line = line, .folder = line->config, .step = line->step, .arena = arena_create()};
     bool is_run;
     status s = run_folder_is_readable(line->config, &is_run);
-    if (!s && !is_run) s = status_new(STATUS_USAGE, "%s: not the folder of a run", line->config);
-    if (!s && line->step < 1) s = status_new(STATUS_USAGE, "replay needs --step N: which update of the run, from 1");
+    if (!s && !is_run) s = status_usage("%s: not the folder of a run", line->config);
+    if (!s && line->step < 1) s = status_usage("replay needs --step N: which update of the run, from 1");
     if (!s) s = replay(&r);
     command_remove_folder(r.temporary);
     arena_destroy(r.arena);

@@ -57,28 +57,27 @@ static status find_queue(const char *name, const struct queue **out) {
                  : is_in_path(queues[i].program) && (!queues[i].variable || getenv(queues[i].variable)))
             return OK;
     }
-    if (name) return status_new(STATUS_USAGE, "--queue: expected slurm, pbs, lsf, flux or sge, got '%s'", name);
-    return status_new(STATUS_USAGE,
-                      "no queue is found here (sbatch, qsub, bsub, flux); give --queue slurm|pbs|lsf|flux|sge");
+    if (name) return status_usage("--queue: expected slurm, pbs, lsf, flux or sge, got '%s'", name);
+    return status_usage("no queue is found here (sbatch, qsub, bsub, flux); give --queue slurm|pbs|lsf|flux|sge");
 }
 
 /* "1:30:00" */
 static status read_time(const char *text, long *seconds) {
     int hours, minutes, rest, used = 0;
-    if (!text) return status_new(STATUS_USAGE, "--time H:MM:SS is missing: the time limit of the job, such as 1:00:00");
+    if (!text) return status_usage("--time H:MM:SS is missing: the time limit of the job, such as 1:00:00");
     bool is_time = sscanf(text, "%5d:%2d:%2d%n", &hours, &minutes, &rest, &used) == 3 && text[used] == 0;
     if (!is_time || hours < 0 || hours > MAX_HOURS || minutes < 0 || minutes > 59 || rest < 0 || rest > 59)
-        return status_new(STATUS_USAGE, "--time: expected hours, minutes and seconds, such as 1:00:00, got '%s'", text);
+        return status_usage("--time: expected hours, minutes and seconds, such as 1:00:00, got '%s'", text);
     *seconds = hours * 3600L + minutes * 60L + rest;
     if (*seconds >= MIN_SECONDS) return OK;
-    return status_new(STATUS_USAGE, "--time %s: a job needs a minute or more", text);
+    return status_usage("--time %s: a job needs a minute or more", text);
 }
 
 static status read_nproc(const char *text, int *nproc) {
     char *end;
     long value = text ? strtol(text, &end, 10) : 1;
     if (text && (*end || value < 1 || value > 4096))
-        return status_new(STATUS_USAGE, "--nproc: submit needs the processes of a node, 1 to 4096, got '%s'", text);
+        return status_usage("--nproc: submit needs the processes of a node, 1 to 4096, got '%s'", text);
     *nproc = (int)value;
     return OK;
 }
@@ -87,8 +86,8 @@ static status read_nproc(const char *text, int *nproc) {
 static status check_launcher(const struct command_line *line) {
     if (!line->is_standalone && !line->node_rank && !line->master_addr && !line->master_port && !line->max_restarts)
         return OK;
-    return status_new(STATUS_USAGE, "submit does not accept --standalone, --node-rank, --master-addr, --master-port "
-                                    "and --max-restarts: the queue starts the processes; leave them out");
+    return status_usage("submit does not accept --standalone, --node-rank, --master-addr, --master-port "
+                        "and --max-restarts: the queue starts the processes; leave them out");
 }
 
 /* The name of a run or a sweep in characters that every queue takes; the config must be one that can run. */
@@ -219,9 +218,8 @@ static status check_out(const char *path) {
     status s = io_read(fd, path, first, sizeof FIRST_LINES - 1, &got);
     s = status_first(s, io_close(fd, path));
     if (s || strcmp(first, FIRST_LINES) == 0) return s;
-    return status_new(STATUS_USAGE,
-                      "--out %s: the file exists and is no script of submit; it was not overwritten. Give another name",
-                      path);
+    return status_usage(
+        "--out %s: the file exists and is no script of submit; it was not overwritten. Give another name", path);
 }
 
 static status write_script(const struct command_line *line, struct job *job, struct arena *arena) {

@@ -53,10 +53,10 @@ static status count_workers(const struct command_line *line, const struct sweep_
     if (env->launcher != LAUNCHER_NONE && env->world_size > 1) {
         *workers = 1;
         if (processes > 1)
-            return status_new(STATUS_USAGE,
-                              "nproc_per_trial: %lld: each process of %s is one worker; leave it out, or run the sweep "
-                              "once on one machine",
-                              (long long)processes, dist_launcher_name(env->launcher));
+            return status_usage(
+                "nproc_per_trial: %lld: each process of %s is one worker; leave it out, or run the sweep "
+                "once on one machine",
+                (long long)processes, dist_launcher_name(env->launcher));
         if (!is_given) return OK;
         TRY(command_nproc(line, device, workers));
         return command_check_launcher(line, env, *workers);
@@ -79,11 +79,9 @@ static status prepare(const struct command_line *line, const struct sweep_file *
                                           .grace = line->grace};
     TRY(dist_env_detect(&out->env));
     if (line->is_shared && line->is_fresh)
-        return status_new(STATUS_USAGE,
-                          "--share with --fresh: other processes may be training in the folder; move it away");
+        return status_usage("--share with --fresh: other processes may be training in the folder; move it away");
     if (line->nnodes > 1)
-        return status_new(STATUS_USAGE, "%s on several machines: start it with srun, mpirun or torchrun",
-                          line->subcommand->name);
+        return status_usage("%s on several machines: start it with srun, mpirun or torchrun", line->subcommand->name);
     TRY(count_workers(line, file, &out->env, &out->options.workers, &out->no_gpu));
     out->options.threads = command_threads(&out->env, out->options.workers);
     if (line->is_shared) { /* each task of a launcher joins by itself */
@@ -151,10 +149,10 @@ static status run_compare(const struct command_line *line) {
     struct sweep_file *file;
     SCOPED_TEXT out = {0};
     if (line->operand_count < 2)
-        return status_new(STATUS_USAGE, "compare needs two configs: ddptrain compare A.yaml B.yaml --seeds 30");
+        return status_usage("compare needs two configs: ddptrain compare A.yaml B.yaml --seeds 30");
     if (line->seeds < 2)
-        return status_new(STATUS_USAGE, "--seeds: expected at least 2 pairs of runs, got %d; 30 show most differences",
-                          line->seeds);
+        return status_usage("--seeds: expected at least 2 pairs of runs, got %d; 30 show most differences",
+                            line->seeds);
     TRY(sweep_load_comparison(line->operands[0], line->operands[1], line->overrides, line->override_count, line->seeds,
                               1, line->metric ? line->metric : "val_loss", &file));
     SCOPED_STRING folder = command_sweep_folder(line);

@@ -66,6 +66,10 @@ void *status_need(void *memory);
  * process of its caller. */
 status status_catch_memory(status (*work)(void *context), void *context) __attribute__((warn_unused_result));
 
+/* The most frequent codes. */
+#define status_usage(...) status_new(STATUS_USAGE, __VA_ARGS__)
+#define status_data(...) status_new(STATUS_DATA, __VA_ARGS__)
+
 /* As status_new for a failed system call: ": " and the text of [error_number] (an errno value) are appended. */
 status status_errno(enum status_code code, int error_number, const char *format, ...)
     __attribute__((format(printf, 3, 4), warn_unused_result));

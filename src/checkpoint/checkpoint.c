@@ -80,10 +80,10 @@ static status list_dataset(void *context, const char *path, hid_t dataset) {
 }
 
 static status check_version(const struct checkpoint *checkpoint, int64_t version) {
-    if (version == 0) return status_new(STATUS_DATA, "%s: not a checkpoint of ddptrain", checkpoint->path);
+    if (version == 0) return status_data("%s: not a checkpoint of ddptrain", checkpoint->path);
     if (version <= CHECKPOINT_FORMAT_VERSION) return OK;
-    return status_new(STATUS_DATA, "%s: written by a newer ddptrain (format %lld; this one reads up to %d)",
-                      checkpoint->path, (long long)version, CHECKPOINT_FORMAT_VERSION);
+    return status_data("%s: written by a newer ddptrain (format %lld; this one reads up to %d)", checkpoint->path,
+                       (long long)version, CHECKPOINT_FORMAT_VERSION);
 }
 
 static status open_with_library(struct checkpoint *checkpoint) {
@@ -126,7 +126,7 @@ status checkpoint_open(const char *path, struct checkpoint **out) {
     struct io_info info;
     struct checkpoint *checkpoint = NULL;
     TRY(io_stat(path, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such checkpoint", path);
+    if (!info.exists) return status_data("%s: there is no such checkpoint", path);
     TRY(new_checkpoint(path, &checkpoint));
     status s = sealed_read(path, (void **)&checkpoint->image, &checkpoint->seal);
     if (s == OK) s = open_image(checkpoint);
@@ -266,8 +266,7 @@ static status compare_entry(struct checkpoint *checkpoint, struct comparison *co
 static status check_place(const struct checkpoint *checkpoint, const char *path, const struct hdf5_shape *shape) {
     uint64_t size = hdf5_bytes(shape), whole = checkpoint->seal.image_size;
     if (shape->is_contiguous && (size == 0 || (size <= whole && shape->offset <= whole - size))) return OK;
-    return status_new(STATUS_DATA, "%s: '%s' has a storage layout that this version cannot read", checkpoint->path,
-                      path);
+    return status_data("%s: '%s' has a storage layout that this version cannot read", checkpoint->path, path);
 }
 
 /* Checks the offset of the dataset, and copies a text. */
@@ -303,10 +302,9 @@ static status reject_unknown_counter(struct comparison *comparison, const char *
     TRY(check_place(comparison->checkpoint, path, shape));
     memcpy(&value, comparison->checkpoint->image + shape->offset, sizeof value);
     if (value == 0) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: '%s' is %lld, a counter that this version does not have; resume with the newer ddptrain "
-                      "that wrote the file",
-                      comparison->path, path, (long long)value);
+    return status_data("%s: '%s' is %lld, a counter that this version does not have; resume with the newer ddptrain "
+                       "that wrote the file",
+                       comparison->path, path, (long long)value);
 }
 
 static status compare(struct checkpoint *checkpoint, struct comparison *comparison, const char *const *complete) {
@@ -320,8 +318,8 @@ static status compare(struct checkpoint *checkpoint, struct comparison *comparis
         }
     }
     if (comparison->difference_count)
-        return status_new(STATUS_DATA, "%s: the checkpoint does not match the config:%s", checkpoint->path,
-                          text_string(&comparison->differences));
+        return status_data("%s: the checkpoint does not match the config:%s", checkpoint->path,
+                           text_string(&comparison->differences));
     for (size_t i = 0; i < comparison->count; i++)
         TRY(prepare(checkpoint, &comparison->entries[i], &comparison->sources[i]));
     return OK;

@@ -244,7 +244,7 @@ static hid_t open_link(hid_t group, const char *name, hsize_t index) {
 static status walk_child(struct level *level, hid_t group, const char *name) {
     struct walk *walk = level->walk;
     if (walk->objects++ == HDF5_MAX_OBJECTS)
-        return status_new(STATUS_DATA, "%s: the file has more than %d objects", walk->name, HDF5_MAX_OBJECTS);
+        return status_data("%s: the file has more than %d objects", walk->name, HDF5_MAX_OBJECTS);
     hid_t child = open_link(group, name, level->index);
     if (child < 0) return image_failure(STATUS_DATA, "%s: '%s%s' cannot be opened", walk->name, level->path, name);
     SCOPED_TEXT child_path = {0};
@@ -271,7 +271,7 @@ static herr_t visit_link(hid_t group, const char *name, const H5L_info_t *info, 
 static status walk_group(struct walk *walk, hid_t group, const char *path, int depth) {
     struct level level = {.walk = walk, .path = path, .depth = depth};
     if (depth > MAX_LEVELS)
-        return status_new(STATUS_DATA, "%s: groups nest deeper than %d levels: '%s'", walk->name, MAX_LEVELS, path);
+        return status_data("%s: groups nest deeper than %d levels: '%s'", walk->name, MAX_LEVELS, path);
     herr_t result = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, NULL, visit_link, &level);
     if (level.failure || result >= 0) return level.failure;
     return image_failure(STATUS_DATA, "%s: '%s' cannot be listed", walk->name, path);

@@ -72,7 +72,7 @@ static status read_head(const char *path, struct head *head) {
     TRY(io_open(path, &fd));
     status s = io_stat_fd(fd, path, &info);
     if (!s && info.is_file) s = io_read_at(fd, path, head->bytes, HEAD, 0, &head->size);
-    if (!s && !info.is_file) s = status_new(STATUS_DATA, "%s: not a regular file", path);
+    if (!s && !info.is_file) s = status_data("%s: not a regular file", path);
     head->file_size = info.size;
     return status_first(s, io_close(fd, path));
 }
@@ -83,7 +83,7 @@ status foreign_explain(const char *path, status failure) {
     for (size_t i = 0; !unread && i < sizeof kinds / sizeof *kinds; i++) {
         if (!kinds[i].is(&head)) continue;
         status_free(failure);
-        return status_new(STATUS_DATA, "%s: %s", path, kinds[i].sentence);
+        return status_data("%s: %s", path, kinds[i].sentence);
     }
     status_free(unread);
     return failure;
@@ -306,7 +306,7 @@ status checkpoint_inspect(const char *path, struct text *out) {
     bool is_marked;
     struct hdf5_silence silence;
     TRY(io_stat(path, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (!info.exists) return status_data("%s: there is no such file", path);
     TRY(sealed_has_trailer(path, &is_marked));
     hdf5_enter(&silence);
     status s = is_marked ? inspect_sealed(path, out) : inspect_plain(path, out);

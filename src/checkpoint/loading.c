@@ -371,7 +371,7 @@ static status compare(const struct loading *l) {
     SCOPED_TEXT differences = {0};
     status s = compare_all(l, &differences);
     if (!s && differences.length)
-        s = status_new(STATUS_DATA, "%s: does not match the model:%s", l->file.path, text_string(&differences));
+        s = status_data("%s: does not match the model:%s", l->file.path, text_string(&differences));
     return s;
 }
 
@@ -802,8 +802,7 @@ static status compare_mapped(struct tensor_mapping *m) {
     compare_patterns(m);
     if (!m->source->is_partial) add_unused(m, &m->differences);
     if (!m->differences.length) return OK;
-    return status_new(STATUS_DATA, "%s: does not match the model:%s", m->loading.file.path,
-                      text_string(&m->differences));
+    return status_data("%s: does not match the model:%s", m->loading.file.path, text_string(&m->differences));
 }
 
 /* ---- values ---- */

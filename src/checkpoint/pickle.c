@@ -18,7 +18,7 @@ struct machine {
 };
 
 static status damaged(const struct machine *m, const char *what) {
-    return status_new(STATUS_DATA, "%s: its pickle is damaged (%s at byte %zu)", m->path, what, m->at);
+    return status_data("%s: its pickle is damaged (%s at byte %zu)", m->path, what, m->at);
 }
 
 /* ---- stack and memo ---- */
@@ -336,10 +336,9 @@ static status run_constant(struct machine *m, uint8_t opcode) {
     case 'c':
         return read_global(m);
     default:
-        return status_new(STATUS_DATA,
-                          "%s: its pickle has the opcode 0x%02x, which a file of tensors does not need; save "
-                          "model.state_dict() with torch.save",
-                          m->path, opcode);
+        return status_data("%s: its pickle has the opcode 0x%02x, which a file of tensors does not need; save "
+                           "model.state_dict() with torch.save",
+                           m->path, opcode);
     }
 }
 
@@ -402,8 +401,7 @@ status pickle_parse(const char *path, const uint8_t *bytes, size_t size, struct 
     struct machine m = {.path = path, .bytes = bytes, .size = size, .arena = arena};
     struct pickle_value *value = NULL;
     if (size > MAX_PICKLE)
-        return status_new(STATUS_DATA, "%s: its pickle has %zu bytes; that of tensors has at most %zu", path, size,
-                          MAX_PICKLE);
+        return status_data("%s: its pickle has %zu bytes; that of tensors has at most %zu", path, size, MAX_PICKLE);
     while (m.at < size) {
         uint8_t opcode = bytes[m.at++];
         if (opcode == '.') {

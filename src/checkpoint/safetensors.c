@@ -45,7 +45,7 @@ static const struct safetensors_dtype dtypes[] = {
 };
 
 status safetensors_bad(const struct safetensors *file, const char *name, const char *what) {
-    return status_new(STATUS_DATA, "%s: tensor '%s': %s", file->path, name, what);
+    return status_data("%s: tensor '%s': %s", file->path, name, what);
 }
 
 static status read_shape(const struct safetensors *file, const char *name, const json_t *shape,
@@ -119,8 +119,7 @@ static status check_ranges(const struct safetensors *file, struct byte_range *ra
         end = ranges[i].end;
     }
     if (end == file->data_size) return OK;
-    return status_new(STATUS_DATA, "%s: there are %zu unused bytes after the last tensor", file->path,
-                      file->data_size - end);
+    return status_data("%s: there are %zu unused bytes after the last tensor", file->path, file->data_size - end);
 }
 
 static status check_tensors(const struct safetensors *file) {
@@ -144,15 +143,13 @@ static status check_tensors(const struct safetensors *file) {
 status safetensors_parse(const char *name, const void *bytes, size_t size, struct safetensors *file) {
     *file = (struct safetensors){.path = name};
     uint64_t length;
-    if (size < sizeof length) return status_new(STATUS_DATA, "%s: not a safetensors file (too short)", name);
+    if (size < sizeof length) return status_data("%s: not a safetensors file (too short)", name);
     memcpy(&length, bytes, sizeof length);
     if (length > size - sizeof length || length > MAX_HEADER_BYTES)
-        return status_new(STATUS_DATA,
-                          "%s: not a safetensors file, or truncated (its header would be longer than the file)", name);
+        return status_data("%s: not a safetensors file, or truncated (its header would be longer than the file)", name);
     json_error_t error;
     file->header = json_loadb((const char *)bytes + sizeof length, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (!json_is_object(file->header))
-        return status_new(STATUS_DATA, "%s: its header is not JSON: %s", name, error.text);
+    if (!json_is_object(file->header)) return status_data("%s: its header is not JSON: %s", name, error.text);
     file->data = (const unsigned char *)bytes + sizeof length + length;
     file->data_size = size - sizeof length - (size_t)length;
     return check_tensors(file);
@@ -162,8 +159,8 @@ static status read_bytes(const char *path, void **bytes, size_t *size) {
     struct io_info info;
     int fd;
     TRY(io_stat(path, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
+    if (!info.exists) return status_data("%s: there is no such file", path);
+    if (!info.is_file) return status_data("%s: not a regular file", path);
     TRY(io_open(path, &fd));
     status s = buffer_new((size_t)info.size, path, bytes);
     if (!s) s = io_read(fd, path, *bytes, (size_t)info.size, NULL);
@@ -222,11 +219,10 @@ static status parse(const char *path, json_t **out) {
     json_error_t error = {0};
     *out = NULL;
     TRY(io_read_text(path, MAX_INDEX_BYTES, &text, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (!info.exists) return status_data("%s: there is no such file", path);
     if (text) *out = json_loads(text, JSON_REJECT_DUPLICATES, &error);
     if (*out) return OK;
-    return status_new(STATUS_DATA, "%s: not a list of the files of tensors%s%s", path, error.text[0] ? ": " : "",
-                      error.text);
+    return status_data("%s: not a list of the files of tensors%s%s", path, error.text[0] ? ": " : "", error.text);
 }
 
 /* A file beside the index, not one elsewhere. */
@@ -243,10 +239,9 @@ static status add_file(struct tensor_index *index, const char *name, const char 
     const char *path = path_of(index, name);
     TRY(io_stat(path, &info));
     if (!info.is_file)
-        return status_new(STATUS_DATA, "%s: there is no such file; %s says that tensor '%s' is in it", path,
-                          index->path, tensor);
+        return status_data("%s: there is no such file; %s says that tensor '%s' is in it", path, index->path, tensor);
     if (__builtin_add_overflow(index->total, (size_t)info.size + ALIGNMENT, &index->total))
-        return status_new(STATUS_DATA, "%s: its files are too large", index->path);
+        return status_data("%s: its files are too large", index->path);
     index->names[index->count] = name;
     index->bytes[index->count++] = info.size;
     return OK;
@@ -263,13 +258,12 @@ static status find_files(struct tensor_index *index) {
         const char *name = json_string_value(value);
         if (s || (name && json_object_get(found, name))) continue;
         if (!is_file_name(name))
-            s = status_new(STATUS_DATA, "%s: the file of tensor '%s' is not a name of a file beside it", index->path,
-                           tensor);
+            s = status_data("%s: the file of tensor '%s' is not a name of a file beside it", index->path, tensor);
         if (!s) s = add_file(index, name, tensor);
         if (!s && json_object_set(found, name, json_true()) != 0) s = status_memory("the files of tensors");
     }
     json_decref(found);
-    if (!s && count == 0) s = status_new(STATUS_DATA, "%s: it lists no tensors (\"weight_map\")", index->path);
+    if (!s && count == 0) s = status_data("%s: it lists no tensors (\"weight_map\")", index->path);
     return s;
 }
 
@@ -282,8 +276,8 @@ static status add_tensor(const struct tensor_index *index, struct safetensors *a
     }
     const char *listed = json_string_value(json_object_get(index->files, name));
     if (!listed || strcmp(listed, file) != 0)
-        return status_new(STATUS_DATA, "%s: tensor '%s' is in %s, but the index says %s", index->path, name, file,
-                          listed ? listed : "that it is in none");
+        return status_data("%s: tensor '%s' is in %s, but the index says %s", index->path, name, file,
+                           listed ? listed : "that it is in none");
     json_t *moved = json_copy(entry), *offsets = json_object_get(entry, "data_offsets");
     json_int_t from = json_integer_value(json_array_get(offsets, 0)) + (json_int_t)at;
     json_int_t to = json_integer_value(json_array_get(offsets, 1)) + (json_int_t)at;
@@ -298,7 +292,7 @@ static status append(const struct tensor_index *index, size_t i, struct safetens
     json_t *entry;
     status s = foreign_is_torch(path) ? torch_file_read(path, &part) : safetensors_read(path, &part);
     if (!s && (part.data_size > index->bytes[i] || *used + part.data_size > index->total))
-        s = status_new(STATUS_DATA, "%s: the file has changed while it was read", path);
+        s = status_data("%s: the file has changed while it was read", path);
     if (!s && part.data_size) memcpy((char *)all->bytes + *used, part.data, part.data_size);
     json_object_foreach(part.header, name, entry) {
         if (!s) s = add_tensor(index, all, name, entry, index->names[i], *used);
@@ -313,8 +307,8 @@ static status check_all(const struct tensor_index *index, const struct safetenso
     json_t *file;
     json_object_foreach(index->files, tensor, file) {
         if (!json_object_get(all->header, tensor))
-            return status_new(STATUS_DATA, "%s: tensor '%s' is not in %s, where the index says it is", index->path,
-                              tensor, json_string_value(file));
+            return status_data("%s: tensor '%s' is not in %s, where the index says it is", index->path, tensor,
+                               json_string_value(file));
     }
     return OK;
 }

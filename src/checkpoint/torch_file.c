@@ -162,7 +162,7 @@ static status add_tensor(const struct reading *r, const char *root, const char *
     json_object_set_new(entry, "shape", shape);
     json_object_set_new(entry, "data_offsets", offsets);
     if (json_object_set_new(r->file->header, name, entry) == 0) return OK;
-    return status_new(STATUS_DATA, "%s: the name of a tensor is not UTF-8", r->path);
+    return status_data("%s: the name of a tensor is not UTF-8", r->path);
 }
 
 /* ---- the dictionary ---- */
@@ -171,9 +171,8 @@ static const char *key_text(const struct pickle_value *key) { return key->kind =
 
 static status read_dict(const struct reading *r, const char *root, const struct pickle_value *dict) {
     if (dict->kind != PICKLE_DICT)
-        return status_new(STATUS_DATA,
-                          "%s: it is not a dictionary of tensors; save model.state_dict(), not the model itself",
-                          r->path);
+        return status_data("%s: it is not a dictionary of tensors; save model.state_dict(), not the model itself",
+                           r->path);
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct pickle_value *key = dict->items[i], *args = tensor_of(dict->items[i + 1]);
         if (!args || key->kind != PICKLE_TEXT)
@@ -302,9 +301,9 @@ static status several(const struct reading *r, const struct found *found, bool i
         text_add_value(&keys, found->keys[i], TEXT_MAX_NAME);
         text_add(&keys, "'");
     }
-    return status_new(STATUS_DATA, "%s: %s %s tensors%s; save that of the model alone%s", r->path, text_string(&keys),
-                      found->count == 1 ? "is a dictionary of" : "are dictionaries of",
-                      is_itself ? " beside others of the file" : "", is_itself ? "" : ", or under the key 'model'");
+    return status_data("%s: %s %s tensors%s; save that of the model alone%s", r->path, text_string(&keys),
+                       found->count == 1 ? "is a dictionary of" : "are dictionaries of",
+                       is_itself ? " beside others of the file" : "", is_itself ? "" : ", or under the key 'model'");
 }
 
 /* The numbers beside the state_dict, such as that of the epoch, become metadata. */
@@ -429,7 +428,7 @@ static status find_root(const struct reading *r, const struct zip_member **pickl
         (*root)[strlen(name) - strlen("data.pkl")] = 0;
         return OK;
     }
-    return status_new(STATUS_DATA, "%s: a zip archive without data.pkl, so not a file of torch.save", r->path);
+    return status_data("%s: a zip archive without data.pkl, so not a file of torch.save", r->path);
 }
 
 static status check_order(const struct reading *r, const char *root) {
@@ -439,7 +438,7 @@ static status check_order(const struct reading *r, const char *root) {
     if (!order) return OK;
     TRY(zip_read_start(&r->zip, order, text, sizeof text - 1, &got));
     if (strcmp(text, "little") == 0) return OK;
-    return status_new(STATUS_DATA, "%s: its numbers are not little-endian; save it again on another machine", r->path);
+    return status_data("%s: its numbers are not little-endian; save it again on another machine", r->path);
 }
 
 static status read_archive(struct reading *r) {
@@ -463,7 +462,7 @@ static status read_archive(struct reading *r) {
 static status read_open_file(struct reading *r, int fd) {
     struct io_info info;
     TRY(io_stat_fd(fd, r->path, &info));
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", r->path);
+    if (!info.is_file) return status_data("%s: not a regular file", r->path);
     r->size = (size_t)info.size;
     TRY(buffer_new(r->size, r->path, &r->file->bytes));
     TRY(io_read(fd, r->path, r->file->bytes, r->size, NULL));
@@ -471,11 +470,10 @@ static status read_open_file(struct reading *r, int fd) {
     r->file->data_size = r->size;
     r->file->header = json_object();
     if (r->size > 2 && memcmp(r->file->bytes, "\x80\x02", 2) == 0)
-        return status_new(STATUS_DATA,
-                          "%s: the old format of torch.save (before PyTorch 1.6); load it in PyTorch and save it again",
-                          r->path);
+        return status_data(
+            "%s: the old format of torch.save (before PyTorch 1.6); load it in PyTorch and save it again", r->path);
     if (r->size < 4 || memcmp(r->file->bytes, "PK\3\4", 4) != 0)
-        return status_new(STATUS_DATA, "%s: not a file of torch.save", r->path);
+        return status_data("%s: not a file of torch.save", r->path);
     TRY(zip_open(fd, r->path, info.size, r->arena, &r->zip));
     return read_archive(r);
 }
@@ -485,7 +483,7 @@ static status read_file(const char *path, bool wants_optimizer, struct safetenso
     struct io_info info;
     *file = (struct safetensors){.path = path};
     TRY(io_stat(path, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s: there is no such file", path);
+    if (!info.exists) return status_data("%s: there is no such file", path);
     TRY(io_open(path, &fd));
     struct reading reading = {.file = file, .path = path, .arena = arena_create(), .wants_optimizer = wants_optimizer};
     status s = read_open_file(&reading, fd);

@@ -20,18 +20,16 @@
 status gpu_find_driver(void) {
     void *driver = dlopen(DRIVER, RTLD_LAZY | RTLD_LOCAL);
     if (driver) return OK; /* not closed: the module needs it, too */
-    return status_new(STATUS_USAGE,
-                      "NVIDIA's driver, which is not installed (%s): install it, or give the container access to the "
-                      "GPU (docker run --gpus all)",
-                      dlerror());
+    return status_usage("NVIDIA's driver, which is not installed (%s): install it, or give the container access to the "
+                        "GPU (docker run --gpus all)",
+                        dlerror());
 }
 
 static status find_none(void) {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     if (visible)
-        return status_new(STATUS_USAGE, "a GPU, but CUDA_VISIBLE_DEVICES='%s' selects none: unset it or select one",
-                          visible);
-    return status_new(STATUS_USAGE, "a GPU, but the driver finds none: check the output of nvidia-smi");
+        return status_usage("a GPU, but CUDA_VISIBLE_DEVICES='%s' selects none: unset it or select one", visible);
+    return status_usage("a GPU, but the driver finds none: check the output of nvidia-smi");
 }
 
 status gpu_find(const struct gpu_module **module, int *gpus) {

@@ -533,13 +533,11 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
 static status check(const struct export_source *source, const struct export_model *m, const char *path) {
     size_t length = strlen(path);
     if (length < 3 || strcmp(path + length - 2, ".c") != 0)
-        return status_new(STATUS_USAGE,
-                          "--out: the file of format c must end in .c, because a header .h is written, too; got '%s'",
-                          path);
+        return status_usage("--out: the file of format c must end in .c, because a header .h is written, too; got '%s'",
+                            path);
     if (m->model->params.elements > MAX_WEIGHTS)
-        return status_new(STATUS_USAGE,
-                          "%s: the model has %zu weights; a C file for compilers has at most %zu; export it as onnx",
-                          source->path, m->model->params.elements, MAX_WEIGHTS);
+        return status_usage("%s: the model has %zu weights; a C file for compilers has at most %zu; export it as onnx",
+                            source->path, m->model->params.elements, MAX_WEIGHTS);
     return OK;
 }
 

@@ -39,16 +39,15 @@ static const struct export_format *find_extension(const char *path) {
 static status choose(const struct export_options *options, const struct export_format **out) {
     struct text names = {0};
     status s = OK;
-    if (!options->out) return status_new(STATUS_USAGE, "export needs --out FILE");
+    if (!options->out) return status_usage("export needs --out FILE");
     *out = options->format ? find_name(options->format) : find_extension(options->out);
     if (*out) return OK;
     export_add_names(&names);
     if (options->format)
-        s = status_new(STATUS_USAGE, "--format: expected one of %s, got '%s'", text_string(&names), options->format);
+        s = status_usage("--format: expected one of %s, got '%s'", text_string(&names), options->format);
     else
-        s = status_new(STATUS_USAGE,
-                       "--out: the format is not known by the extension of '%s'; give --format, one of %s",
-                       options->out, text_string(&names));
+        s = status_usage("--out: the format is not known by the extension of '%s'; give --format, one of %s",
+                         options->out, text_string(&names));
     text_free(&names);
     return s;
 }
@@ -111,8 +110,8 @@ static status replace(void *context, const char *name, int dims, const int64_t *
         struct named_tensor *t = &source->tensors[i];
         if (strcmp(t->name, name) != 0) continue;
         if (t->dims != dims || memcmp(t->shape, shape, (size_t)dims * sizeof *shape) != 0)
-            return status_new(STATUS_DATA, "%s: ema/%s and model/%s have different shapes; the file was changed",
-                              source->path, name, name);
+            return status_data("%s: ema/%s and model/%s have different shapes; the file was changed", source->path,
+                               name, name);
         t->values = values;
     }
     return OK;

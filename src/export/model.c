@@ -23,10 +23,10 @@ static const char *safe_name(const struct export_source *source, const char *nam
 static status reject_texts(const struct export_source *source, const struct preparation *preparation) {
     for (size_t i = 0; preparation && i < preparation->count; i++)
         if (preparation->items[i].type == COLUMN_TEXT)
-            return status_new(STATUS_USAGE,
-                              "%s: the column '%.60s' is a text, and an exported model has no tokenizer; use `ddptrain "
-                              "predict` or libddptrain_predict.so (docs/embed.md)",
-                              source->path, preparation->items[i].name);
+            return status_usage(
+                "%s: the column '%.60s' is a text, and an exported model has no tokenizer; use `ddptrain "
+                "predict` or libddptrain_predict.so (docs/embed.md)",
+                source->path, preparation->items[i].name);
     return OK;
 }
 
@@ -35,10 +35,9 @@ static status reject_expressions(const struct export_source *source, const struc
     for (size_t i = 0; i < m->columns.count; i++) {
         const struct column_rule *rule = column_rule_find(&rules, m->columns.items[i]);
         if (rule && rule->expression)
-            return status_new(STATUS_USAGE,
-                              "%s: the column '%.60s' is an expression of others, which an exported model cannot "
-                              "compute; use `ddptrain predict` or libddptrain_predict.so (docs/embed.md)",
-                              source->path, rule->name);
+            return status_usage("%s: the column '%.60s' is an expression of others, which an exported model cannot "
+                                "compute; use `ddptrain predict` or libddptrain_predict.so (docs/embed.md)",
+                                source->path, rule->name);
     }
     return OK;
 }
@@ -46,21 +45,19 @@ static status reject_expressions(const struct export_source *source, const struc
 /* The preparation of an exported model is that of one row. */
 static status reject_windows(const struct export_source *source, const struct export_model *m) {
     if (!m->preparation || m->config->dataset.window.steps == 0) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: the model reads windows of rows (dataset.window) with columns that are prepared "
-                      "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
-                      "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
-                      source->path);
+    return status_usage("%s: the model reads windows of rows (dataset.window) with columns that are prepared "
+                        "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
+                        "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
+                        source->path);
 }
 
 /* That of the rows of a sample is not one of the sample. */
 static status reject_drawn(const struct export_source *source, const struct export_model *m) {
     if (!m->preparation || !m->config->dataset.draw.type) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: the model reads several rows at once (dataset.draw) with columns that are prepared "
-                      "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
-                      "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
-                      source->path);
+    return status_usage("%s: the model reads several rows at once (dataset.draw) with columns that are prepared "
+                        "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
+                        "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
+                        source->path);
 }
 
 static status set_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
@@ -181,8 +178,8 @@ static status find_values(const struct export_source *source, const struct param
                 values[p] = t->values;
         }
         if (!values[p])
-            return status_new(STATUS_DATA, "%s: model/%s does not have the shape that the config of the file asks for",
-                              source->path, param->name);
+            return status_data("%s: model/%s does not have the shape that the config of the file asks for",
+                               source->path, param->name);
     }
     *out = values;
     return OK;
@@ -192,8 +189,8 @@ static status set_scaler(const struct export_source *source, struct export_model
     const struct real_list *mean = &source->session->mean, *scale = &source->session->scale;
     if (!mean->count) return OK;
     if (shape_elements(&m->model->in) % mean->count != 0)
-        return status_new(STATUS_DATA, "%s: scaler/mean and scaler/scale do not fit the inputs; the file was changed",
-                          source->path);
+        return status_data("%s: scaler/mean and scaler/scale do not fit the inputs; the file was changed",
+                           source->path);
     m->features = mean->count;
     m->mean = mean->items;
     m->scale = scale->items;
@@ -213,7 +210,7 @@ static status check_layers(const struct model *model) {
     for (size_t i = 0; i < model->node_count; i++) {
         const struct layer *layer = model->nodes[i].layer;
         const char *reason = layer ? refusal(layer) : NULL;
-        if (reason) return status_new(STATUS_USAGE, "%s: %s %s", place_text(layer->place).s, layer->path, reason);
+        if (reason) return status_usage("%s: %s %s", place_text(layer->place).s, layer->path, reason);
     }
     return OK;
 }
@@ -277,8 +274,7 @@ static status plan_model(const struct export_source *source, struct export_model
 static status set_target_scale(const struct export_source *source, struct export_model *m) {
     m->target_scale = source->session->target_scale;
     if (!m->target_scale || m->target_scale->size == m->model->out_size) return OK;
-    return status_new(STATUS_DATA, "%s: data/target_scale does not fit the outputs; the file was changed",
-                      source->path);
+    return status_data("%s: data/target_scale does not fit the outputs; the file was changed", source->path);
 }
 
 status export_model_open(const struct export_source *source, struct export_model *out) {

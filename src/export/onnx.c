@@ -330,8 +330,8 @@ static void add_model(const struct onnx_file *f, struct text *out) {
 
 static status write_model(const struct export_source *source, const struct export_model *m, const char *path) {
     if (m->model->params.elements > MAX_WEIGHTS)
-        return status_new(STATUS_USAGE, "%s: the model has %zu weights; an ONNX file has at most %zu", source->path,
-                          m->model->params.elements, MAX_WEIGHTS);
+        return status_usage("%s: the model has %zu weights; an ONNX file has at most %zu", source->path,
+                            m->model->params.elements, MAX_WEIGHTS);
     const struct emitted_model emitted = {m->model, m->params, m->buffers, m->reads_lengths};
     struct onnx_graph g = {.m = &emitted, .arena = source->arena};
     const struct onnx_file file = {&g, m};

@@ -21,9 +21,7 @@ static const struct {
 
 /* ---- what all parts use ---- */
 
-status script_refuse(const char *what) {
-    return status_new(STATUS_USAGE, "%s cannot be expressed in a PyTorch script", what);
-}
+status script_refuse(const char *what) { return status_usage("%s cannot be expressed in a PyTorch script", what); }
 
 void script_add_real(struct text *out, const char *before, double value, const char *after) {
     text_add(out, before);
@@ -172,8 +170,7 @@ static bool loss_place(void *context, const char *name, struct text *out) {
 
 static status add_term(struct term *term, struct text *out) {
     const struct loss_type *loss = term->loss;
-    if (!loss->pytorch)
-        return status_new(STATUS_USAGE, "loss %s cannot be expressed in a PyTorch script", loss->variant.name);
+    if (!loss->pytorch) return status_usage("loss %s cannot be expressed in a PyTorch script", loss->variant.name);
     if (term->of && loss->aligns_targets)
         return script_refuse(arena_printf(term->s->arena, "losses with %s", loss->variant.name));
     if (term->of && term->s->model->tensors[term->output].shape.lengths)

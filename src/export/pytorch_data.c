@@ -59,7 +59,7 @@ static status find_files(struct script *s) {
         const struct dataset_format *format = dataset_format_of(d, paths[i]);
         bool is_csv = strcmp(format->name, "csv") == 0;
         if (!format->pytorch)
-            return status_new(STATUS_USAGE, "dataset.format %s cannot be expressed in a PyTorch script", format->name);
+            return status_usage("dataset.format %s cannot be expressed in a PyTorch script", format->name);
         TRY(file_list_expand(paths[i], dataset_others(d, i), s->arena, &s->files[i]));
         if (s->files[i].count > 1 && !is_csv) return script_refuse("several files that are not CSV files");
     }
@@ -840,8 +840,7 @@ static status add_arrays(struct script *s, const struct dataset_format *format) 
     const char *paths[] = {d->path, d->validation.path, d->image.masks, d->validation.targets};
     for (size_t i = 0; format->is_folder && i < sizeof paths / sizeof *paths; i++)
         if (paths[i] && archive_in_path(paths[i]))
-            return status_new(STATUS_USAGE, "%s: a PyTorch script reads images of folders; unpack the archive",
-                              paths[i]);
+            return status_usage("%s: a PyTorch script reads images of folders; unpack the archive", paths[i]);
     text_add(&s->data, "x, y = ");
     TRY(schema_fill(&dataset_schema, d, format->pytorch, data_place, s, &s->data));
     text_add(&s->data, "\n");

@@ -174,10 +174,9 @@ static status check_shared(struct naming *n, const struct layer *layer, const ch
     const struct layer *first = module_of(n, layer), *layers = n->s->model->layers;
     n->codes[layer - layers] = arena_copy(n->s->arena, code);
     if (strcmp(n->codes[first - layers], code) == 0) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: %s: share: a layer with other keys than those of %s, or with dropout, cannot be expressed "
-                      "in a PyTorch script",
-                      place_text(layer->place).s, layer->path, first->path);
+    return status_usage("%s: %s: share: a layer with other keys than those of %s, or with dropout, cannot be expressed "
+                        "in a PyTorch script",
+                        place_text(layer->place).s, layer->path, first->path);
 }
 
 /* The line that uses the weight of another layer. */
@@ -199,8 +198,7 @@ static status add_layer(struct naming *n, size_t i, const char **inputs) {
     SCOPED_TEXT code = {0};
     if (strpbrk(layer->name, "\"\\{}\n")) return script_refuse("a name with a quote, a backslash or a brace");
     if (!template)
-        return status_new(STATUS_USAGE, "%s: %s cannot be expressed in a PyTorch script", place_text(layer->place).s,
-                          layer->path);
+        return status_usage("%s: %s cannot be expressed in a PyTorch script", place_text(layer->place).s, layer->path);
     status s = status_prefix(schema_fill(type->variant.schema, layer->config, template, layer_place, &call, &code),
                              "%s: %s", place_text(layer->place).s, layer->path);
     if (!s && layer->out.lengths && layer->out.lengths != layer->in.lengths && type->pytorch_lengths) {

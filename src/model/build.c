@@ -87,13 +87,13 @@ status build_add_name(struct builder *builder, const char *name, size_t tensor, 
                       const struct variant *variant) {
     struct scope *scope = builder->scope;
     if (is_input(builder, name) && build_is_source(builder, name))
-        return status_new(STATUS_USAGE, "the name '" INPUT_NAME "' means the model's input in `from:`; choose another");
+        return status_usage("the name '" INPUT_NAME "' means the model's input in `from:`; choose another");
     for (size_t i = 0; i < scope->count; i++)
         if (strcmp(scope->items[i].name, name) == 0)
             return scope->items[i].variant
-                       ? status_new(STATUS_USAGE, "the name '%s' is already used by another layer of this list (%s)",
-                                    name, place_text(scope->items[i].variant->place).s)
-                       : status_new(STATUS_USAGE, "the name '%s' is already used by an input of dataset.inputs", name);
+                       ? status_usage("the name '%s' is already used by another layer of this list (%s)", name,
+                                      place_text(scope->items[i].variant->place).s)
+                       : status_usage("the name '%s' is already used by an input of dataset.inputs", name);
     scope->items =
         build_grow(builder->model->arena, scope->items, scope->count, &scope->capacity, sizeof *scope->items);
     scope->items[scope->count++] = (struct output_name){name, tensor, layer, variant};
@@ -113,9 +113,9 @@ static status unknown_name(const struct builder *builder, const char *name) {
     known[count] = NULL;
     for (size_t i = 0; i < count && list.length < 200; i++) text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     const char *nearest = schema_nearest(name, known);
-    return status_new(STATUS_USAGE, "no layer before this one has the name '%s'%s%s%s; known here: %s%s", name,
-                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
-                      text_string(&list), list.length >= 200 ? ", ..." : "");
+    return status_usage("no layer before this one has the name '%s'%s%s%s; known here: %s%s", name,
+                        nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "",
+                        text_string(&list), list.length >= 200 ? ", ..." : "");
 }
 
 static const struct output_name *find(const struct builder *builder, const char *name) {
@@ -135,7 +135,7 @@ static status build_find(const struct builder *builder, const char *name, size_t
 /* The layer that [name] means here; STATUS_USAGE with the known names. */
 static status build_find_layer(const struct builder *builder, const char *name, const struct output_name **out) {
     *out = find(builder, name);
-    if (*out && !(*out)->layer) return status_new(STATUS_USAGE, "'%s' is an input, which has no parameters", name);
+    if (*out && !(*out)->layer) return status_usage("'%s' is an input, which has no parameters", name);
     return *out ? OK : unknown_name(builder, name);
 }
 
@@ -144,8 +144,8 @@ static status needs_source(const struct builder *builder) {
     SCOPED_TEXT names = {0};
     for (size_t i = 0; i < builder->names->input_count; i++)
         text_printf(&names, "%s%s", i ? ", " : "", builder->names->inputs[i].name);
-    return status_new(STATUS_USAGE, "the model has several inputs, so this layer needs `from:` with one of them: %s",
-                      text_string(&names));
+    return status_usage("the model has several inputs, so this layer needs `from:` with one of them: %s",
+                        text_string(&names));
 }
 
 /* The inputs of a layer: what `from:` names or [previous], the output of the layer before. If it joins there are at
@@ -157,13 +157,12 @@ static status build_inputs(const struct builder *builder, const struct string_li
     bool joins = type->joins;
     *count = 0;
     if (!joins && named > 1)
-        return status_new(STATUS_USAGE,
-                          "from: this layer takes one output, not %zu; join them first with add, concat or multiply",
-                          named);
+        return status_usage("from: this layer takes one output, not %zu; join them first with add, concat or multiply",
+                            named);
     if (joins && !type->takes_one && named == 0)
-        return status_new(STATUS_USAGE, "joins several outputs, so it needs `from:` with their names (one name: joined "
-                                        "with the output of the layer before)");
-    if (named >= BUILD_MAX_INPUTS) return status_new(STATUS_USAGE, "from: more than %d names", BUILD_MAX_INPUTS - 1);
+        return status_usage("joins several outputs, so it needs `from:` with their names (one name: joined "
+                            "with the output of the layer before)");
+    if (named >= BUILD_MAX_INPUTS) return status_usage("from: more than %d names", BUILD_MAX_INPUTS - 1);
     if (named == 0 || (joins && named == 1)) {
         if (previous == NO_TENSOR) return needs_source(builder);
         in[(*count)++] = previous;
@@ -176,8 +175,7 @@ static status build_inputs(const struct builder *builder, const struct string_li
 static status add_sources(const struct builder *builder, const struct layer_type *type, const struct variant *variant,
                           size_t *in, size_t *count) {
     const struct string_list *names = sources_of(type, variant);
-    if (names && *count + names->count > BUILD_MAX_INPUTS)
-        return status_new(STATUS_USAGE, "more than %d inputs", BUILD_MAX_INPUTS);
+    if (names && *count + names->count > BUILD_MAX_INPUTS) return status_usage("more than %d inputs", BUILD_MAX_INPUTS);
     for (size_t i = 0; names && i < names->count; i++)
         TRY(status_prefix(build_find(builder, names->items[i], &in[(*count)++]), "%s", type->sources_key));
     return OK;
@@ -215,10 +213,9 @@ static status build_check_read(struct model *model, bool accepts_unused) {
     for (size_t t = 1; t < model->tensor_count && !s && !accepts_unused; t++) {
         const struct layer *layer = model->tensors[t].producer;
         if (!layer || model->tensors[t].is_read) continue;
-        s = status_new(STATUS_USAGE,
-                       "%s: %s: no layer takes its output%s%s; dist.find_unused_parameters: true accepts this",
-                       place_text(layer->place).s, layer->path,
-                       unused.length ? ", so these parameters are not trained: " : "", text_string(&unused));
+        s = status_usage("%s: %s: no layer takes its output%s%s; dist.find_unused_parameters: true accepts this",
+                         place_text(layer->place).s, layer->path,
+                         unused.length ? ", so these parameters are not trained: " : "", text_string(&unused));
     }
     return s;
 }
@@ -228,7 +225,7 @@ static status check_trained(const struct model *model) {
     for (size_t i = 0; i < model->params.count; i++)
         if (!model->params.items[i].is_frozen) return OK;
     if (model->params.count == 0) return OK;
-    return status_new(STATUS_USAGE, "model: every parameter is frozen or not used, so there is nothing to train");
+    return status_usage("model: every parameter is frozen or not used, so there is nothing to train");
 }
 
 /* ---- `share:` ---- */
@@ -244,11 +241,10 @@ static status build_begin_sharing(struct builder *b, const struct variant *varia
     *source = variant;
     TRY(status_prefix(build_find_layer(b, common->share, &other), "share"));
     if (other->variant->index != variant->index)
-        return status_new(STATUS_USAGE, "share: '%s' is of the type %s, and this layer of the type %s", common->share,
-                          other->variant->name, variant->name);
-    if (!*name) return status_new(STATUS_USAGE, "share: a layer with the name '' cannot share parameters");
-    if (b->sharing.own)
-        return status_new(STATUS_USAGE, "share: this layer is inside one that shares its parameters already");
+        return status_usage("share: '%s' is of the type %s, and this layer of the type %s", common->share,
+                            other->variant->name, variant->name);
+    if (!*name) return status_usage("share: a layer with the name '' cannot share parameters");
+    if (b->sharing.own) return status_usage("share: this layer is inside one that shares its parameters already");
     b->sharing = (struct sharing){.own = name, .other = other->layer};
     if (layer_type_at((size_t)variant->index)->expand) *source = other->variant; /* the same layers */
     return OK;
@@ -284,9 +280,9 @@ static status build_share(const struct builder *b, struct layer *layer, const st
     const struct layer *other = find_other(b, layer);
     if (!other) return status_new(STATUS_BUG, "share: there is no layer for %s", layer->name);
     if (layer->tied_count || other->tied_count)
-        return status_new(STATUS_USAGE, "share: a layer with a tied weight cannot share its parameters");
+        return status_usage("share: a layer with a tied weight cannot share its parameters");
     if (layer->type->stores_state && buffers->count)
-        return status_new(STATUS_USAGE, "share: a layer with carry_state keeps the state of its own rows");
+        return status_usage("share: a layer with carry_state keeps the state of its own rows");
     if (params->count != other->param_count || buffers->count != other->buffer_count ||
         !are_equal(&m->params, other->first_param, params) || !are_equal(&m->buffers, other->first_buffer, buffers))
         return status_new(
@@ -510,10 +506,10 @@ static status check_blocks(const struct model *m) {
     for (size_t i = 0; i < m->node_count; i++) {
         const struct layer *layer = m->nodes[i].layer;
         if (m->nodes[i].block && layer && layer->buffer_count && !layer->type->keeps_buffers)
-            return status_new(STATUS_USAGE,
-                              "%s: %s: cannot be inside a layer with recompute: true, because computing it again would "
-                              "change the state that it keeps from batch to batch",
-                              place_text(layer->place).s, layer->path);
+            return status_usage(
+                "%s: %s: cannot be inside a layer with recompute: true, because computing it again would "
+                "change the state that it keeps from batch to batch",
+                place_text(layer->place).s, layer->path);
     }
     return OK;
 }
@@ -639,8 +635,8 @@ static status check_name(struct builder *b, const struct layer *layer) {
     const struct layer *const *first = tsearch(layer, &b->by_name, compare_names);
     if (!first) return status_memory("the names of the layers");
     if (*first != layer)
-        return status_new(STATUS_USAGE, "the name '%s' is already used by %s (%s)", layer->name, (*first)->path,
-                          place_text((*first)->place).s);
+        return status_usage("the name '%s' is already used by %s (%s)", layer->name, (*first)->path,
+                            place_text((*first)->place).s);
     return OK;
 }
 
@@ -669,7 +665,7 @@ static status check_freeze(const struct model *model, const struct string_list *
     size_t frozen = 0;
     for (size_t i = 0; i < model->params.count; i++) frozen += model->params.items[i].is_frozen;
     if (frozen > 0 && frozen == model->params.count)
-        return status_new(STATUS_USAGE, "model.freeze: every parameter is frozen, so there is nothing to train");
+        return status_usage("model.freeze: every parameter is frozen, so there is nothing to train");
     return OK;
 }
 
@@ -743,8 +739,8 @@ static status check_size(const struct layer *layer) {
     size_t elements = 1;
     for (int d = 0; d < layer->out.dims; d++)
         if (__builtin_mul_overflow(elements, (size_t)layer->out.size[d], &elements) || elements > BUILD_MAX_ELEMENTS)
-            return status_new(STATUS_USAGE, "its output would be %s, more than %zu numbers", shape_text(&layer->out).s,
-                              BUILD_MAX_ELEMENTS);
+            return status_usage("its output would be %s, more than %zu numbers", shape_text(&layer->out).s,
+                                BUILD_MAX_ELEMENTS);
     return OK;
 }
 
@@ -755,8 +751,7 @@ static status check_params(const struct params *params, size_t first) {
         size_t count = 1;
         for (int d = 0; d < p->dims; d++)
             if (__builtin_mul_overflow(count, (size_t)p->shape[d], &count) || count > BUILD_MAX_ELEMENTS)
-                return status_new(STATUS_USAGE, "its parameter '%s' would have more than %zu numbers", p->name,
-                                  BUILD_MAX_ELEMENTS);
+                return status_usage("its parameter '%s' would have more than %zu numbers", p->name, BUILD_MAX_ELEMENTS);
     }
     return OK;
 }
@@ -790,13 +785,12 @@ static status add_layer(struct builder *b, struct layer *layer, size_t *in, size
         layer->ins[i] = m->tensors[in[i]].shape;
         needs_gradient |= m->tensors[in[i]].needs_gradient;
         if (layer->ins[i].is_tokens && !layer->type->takes_tokens)
-            return status_new(STATUS_USAGE,
-                              "its input is token ids, which only an embedding accepts: insert one before it");
+            return status_usage("its input is token ids, which only an embedding accepts: insert one before it");
     }
     layer->cached_positions = b->names->cached_positions;
     layer->batch_rows = b->names->batch_rows;
     if (layer->cached_positions && !layer->type->is_by_position && !layer->type->stores_state)
-        return status_new(STATUS_USAGE, "it needs all positions at once");
+        return status_usage("it needs all positions at once");
     layer->in = layer->ins[0];
     layer->in_size = m->tensors[in[0]].size;
     TRY(check_name(b, layer));
@@ -869,7 +863,7 @@ static status build_one(struct builder *b, const struct variant *variant, const 
     char *name = arena_printf(arena, "%s%s", prefix, own);
     struct layer_entry e = {variant, arena_printf(arena, "%s.%zu.%s", path, index, variant->name), name, in, 0};
     if (strchr(own, '.') || strchr(own, '/') || (!*own && !type->expand))
-        return build_at(&e, status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'", own));
+        return build_at(&e, status_usage("a name must not be empty or contain '.' or '/', got '%s'", own));
     if (!*own && *name) name[strlen(name) - 1] = '\0'; /* a composite without a name adds no level */
     TRY(build_at(&e, build_inputs(b, common ? &common->from : NULL, type, previous, in, &e.count)));
     TRY(build_at(&e, add_sources(b, type, variant, in, &e.count)));
@@ -951,8 +945,7 @@ status build_list(struct builder *builder, const struct variant_list *list, cons
                   size_t in, size_t *out) {
     struct scope *outer = builder->scope, scope = {.outer = outer};
     if (++builder->lists > BUILD_MAX_LISTS || builder->model->layer_count > BUILD_MAX_LAYERS)
-        return status_new(STATUS_USAGE, "model.layers: more than %d layers in all; is a 'times' too large?",
-                          BUILD_MAX_LAYERS);
+        return status_usage("model.layers: more than %d layers in all; is a 'times' too large?", BUILD_MAX_LAYERS);
     builder->scope = &scope;
     status s = build_layers(builder, list, path, prefix, in, out);
     builder->scope = outer;
@@ -964,8 +957,8 @@ static status add_two(struct builder *builder, size_t a, size_t b, size_t *out) 
     size_t in[2] = {a, ordered(builder, b, m->tensors[a].shape.is_channels_last, "the sum")};
     const struct planned_tensor *ta = &m->tensors[a], *tb = &m->tensors[in[1]];
     if (!shape_is_equal(&ta->shape, &tb->shape))
-        return status_new(STATUS_USAGE, "the two sides of the sum have different shapes: %s and %s",
-                          shape_text(&ta->shape).s, shape_text(&tb->shape).s);
+        return status_usage("the two sides of the sum have different shapes: %s and %s", shape_text(&ta->shape).s,
+                            shape_text(&tb->shape).s);
     struct shape shape = ta->shape;
     if (!shape.lengths) shape.lengths = tb->shape.lengths;
     shape.input = 0;
@@ -1009,7 +1002,7 @@ static status add_inputs(struct builder *b, size_t row, size_t *first) {
 static status check_inputs_read(const struct builder *b, const struct scope *inputs) {
     for (size_t i = 0; i < inputs->count; i++)
         if (!b->model->tensors[inputs->items[i].tensor].is_read)
-            return status_new(STATUS_USAGE, "dataset.inputs: no layer takes the input '%s'", inputs->items[i].name);
+            return status_usage("dataset.inputs: no layer takes the input '%s'", inputs->items[i].name);
     return OK;
 }
 
@@ -1022,8 +1015,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
     *output = last;
     if (names->output_count == 0 && names->targets) *output = by_position(b, last, names->targets, "model.layers");
     if (names->output_count == 0) return OK;
-    if (names->output_count > BUILD_MAX_INPUTS)
-        return status_new(STATUS_USAGE, "losses: more than %d", BUILD_MAX_INPUTS);
+    if (names->output_count > BUILD_MAX_INPUTS) return status_usage("losses: more than %d", BUILD_MAX_INPUTS);
     m->outputs = arena_alloc(m->arena, names->output_count * sizeof *m->outputs);
     m->output_count = names->output_count;
     for (size_t i = 0; i < names->output_count; i++) {
@@ -1038,7 +1030,7 @@ static status join_outputs(struct builder *b, size_t last, size_t *output) {
         m->outputs[i].shape.is_channels_last = false;
         first += t->size;
     }
-    if (!is_trained) return status_new(STATUS_USAGE, "losses: no output has trainable parameters before it");
+    if (!is_trained) return status_usage("losses: no output has trainable parameters before it");
     struct variant variant = {.place = {.file = "losses"}};
     return build_layer(b, &layer_outputs, &(struct layer_entry){&variant, "losses", "output/", in, names->output_count},
                        output);

@@ -382,7 +382,7 @@ static status check_layers(const struct string_list *layers) {
     for (size_t i = 0; i < layers->count; i++) {
         size_t t = 0;
         while (layer_type_at(t) && strcmp(layer_type_at(t)->variant.name, layers->items[i]) != 0) t++;
-        if (!layer_type_at(t)) return status_new(STATUS_USAGE, "unknown layer type '%s'", layers->items[i]);
+        if (!layer_type_at(t)) return status_usage("unknown layer type '%s'", layers->items[i]);
     }
     return OK;
 }
@@ -392,7 +392,7 @@ static status check_rule(const struct model *model, const struct variant *rule) 
     struct target target = *(const struct target *)rule->common;
     struct check found = {0};
     if (!type->draw && (target.match.count || target.layers.count))
-        return status_new(STATUS_USAGE, "gpt2 selects its parameters itself: remove match and layers");
+        return status_usage("gpt2 selects its parameters itself: remove match and layers");
     TRY(check_layers(&target.layers));
     if (!type->draw) target.match = ((const struct gpt2_config *)rule->config)->residual;
     visit(model, &target, check_param, &found);
@@ -400,8 +400,7 @@ static status check_rule(const struct model *model, const struct variant *rule) 
         return params_no_match(&model->params,
                                type->draw ? "it matches no parameter" : "`residual` matches no parameter");
     if (type->wants_matrices && found.vector)
-        return status_new(STATUS_USAGE, "'%s' has fewer than two dimensions: exclude it with match",
-                          found.vector->name);
+        return status_usage("'%s' has fewer than two dimensions: exclude it with match", found.vector->name);
     return OK;
 }
 

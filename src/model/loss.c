@@ -137,10 +137,10 @@ static status check_parts(const struct loss_type *loss, const struct shape *outp
     if (output->size[0] == parts && !is_by_position) return OK; /* each part is a row, as of conv1d */
     if (target->dims == 2 && output->size[0] == parts * target->size[0] && output->size[1] == target->size[1])
         return OK;
-    return status_new(STATUS_USAGE,
-                      "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' after "
-                      "each part, before concat joins them; or after the last layer, if the parts are its channels",
-                      shape_text(output).s, loss->variant.name, loss->parts);
+    return status_usage(
+        "the model's output is %s: %s needs its %zu parts one after the other; insert '- flatten' after "
+        "each part, before concat joins them; or after the last layer, if the parts are its channels",
+        shape_text(output).s, loss->variant.name, loss->parts);
 }
 
 /* Whether one shape is the other with neighbouring dimensions merged, so that values have the same order in memory. */
@@ -168,15 +168,15 @@ static status check_shape(const struct loss_type *loss, const struct model *mode
     struct shape a = squeezed(&values), b = squeezed(&targets->shape);
     bool is_aligned = loss->aligns_targets || targets->size <= 1;
     if (is_aligned || a.dims < 2 || b.dims < 2 || is_merged(&a, &b)) return OK;
-    return status_new(STATUS_USAGE, "the model's output is %s, but a target is %s",
-                      shape_text(t->scores ? t->scores : &t->shape).s, shape_text(&targets->shape).s);
+    return status_usage("the model's output is %s, but a target is %s", shape_text(t->scores ? t->scores : &t->shape).s,
+                        shape_text(&targets->shape).s);
 }
 
 status loss_check_output(const struct loss_type *loss, const void *config, const struct model *model, size_t tensor,
                          const struct loss_targets *targets) {
     const struct shape *output = &model->tensors[tensor].shape;
     if (output->lengths && loss->without_lengths)
-        return status_new(STATUS_USAGE, "%s %s", loss->variant.name, loss->without_lengths);
+        return status_usage("%s %s", loss->variant.name, loss->without_lengths);
     status s = loss->check(config, output, targets->size, targets->classes);
     if (!s) {
         TRY(check_parts(loss, output, targets));
@@ -214,8 +214,8 @@ bool loss_is_balanced(const struct loss_type *loss, const void *config) {
 status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     (void)config, (void)classes;
     if (shape_elements(output) == target_size) return OK;
-    return status_new(STATUS_USAGE, "the model's output is %s, but a target row has %zu value%s", shape_text(output).s,
-                      target_size, text_plural(target_size, "s"));
+    return status_usage("the model's output is %s, but a target row has %zu value%s", shape_text(output).s, target_size,
+                        text_plural(target_size, "s"));
 }
 
 void loss_mean_of_elements(const struct elementwise_options *options, const struct loss_batch *b) {
@@ -245,8 +245,8 @@ status loss_check_parts(const char *name, size_t parts, const char *meaning, con
                     text_plural(target_size, "s"));
     else
         text_printf(&wanted, "a multiple of %zu values", parts);
-    return status_new(STATUS_USAGE, "the model's output is %s: %s needs %s (%s)", shape_text(output).s, name,
-                      text_string(&wanted), meaning);
+    return status_usage("the model's output is %s: %s needs %s (%s)", shape_text(output).s, name, text_string(&wanted),
+                        meaning);
 }
 
 void loss_mean_of_rows(const struct rowwise_options *options, const struct loss_batch *b) {

@@ -106,10 +106,10 @@ status model_check_independent(const struct model *model, const char *why) {
     for (size_t i = 0; i < model->layer_count; i++) {
         const struct layer *layer = &model->layers[i];
         if (layer->type->sums_over_ranks && layer->type->sums_over_ranks(layer))
-            return status_new(STATUS_USAGE, "%s: its %s cannot be combined with %s", layer->path,
-                              layer->type->stores_state ? "state of the rows of all ranks (carry_state)"
-                                                        : "statistics over all ranks (sync)",
-                              why);
+            return status_usage("%s: its %s cannot be combined with %s", layer->path,
+                                layer->type->stores_state ? "state of the rows of all ranks (carry_state)"
+                                                          : "statistics over all ranks (sync)",
+                                why);
     }
     return OK;
 }

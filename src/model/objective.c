@@ -46,9 +46,8 @@ static status find_target(const struct objective_keys *k, const struct objective
         text_free(&known);
         return OK;
     }
-    status s = k->target ? status_new(STATUS_USAGE, "there is no target '%s'; the dataset has: %s", k->target,
-                                      text_string(&known))
-                         : status_new(STATUS_USAGE, "it needs `target:` with one of: %s", text_string(&known));
+    status s = k->target ? status_usage("there is no target '%s'; the dataset has: %s", k->target, text_string(&known))
+                         : status_usage("it needs `target:` with one of: %s", text_string(&known));
     text_free(&known);
     return s;
 }

@@ -106,8 +106,8 @@ status params_no_match(const struct params *params, const char *what) {
     for (size_t i = 0; i < params->count && i < MAX_NAMES; i++)
         text_printf(&names, "%s%s", i ? ", " : "", params->items[i].name);
     if (params->count > MAX_NAMES) text_printf(&names, " and %zu more", params->count - MAX_NAMES);
-    status s = params->count ? status_new(STATUS_USAGE, "%s; the parameters are %s", what, text_string(&names))
-                             : status_new(STATUS_USAGE, "%s; there are no parameters", what);
+    status s = params->count ? status_usage("%s; the parameters are %s", what, text_string(&names))
+                             : status_usage("%s; there are no parameters", what);
     text_free(&names);
     return s;
 }

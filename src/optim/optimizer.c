@@ -198,8 +198,8 @@ static bool replaces_keys(const struct group *g) {
 }
 
 static status no_key(const struct variant *config, const struct group *g, size_t index, const char *key) {
-    return status_new(STATUS_USAGE, "%s: optimizer.groups.%zu: %s has no key '%s'", place_text(g->place).s, index,
-                      config->name, key);
+    return status_usage("%s: optimizer.groups.%zu: %s has no key '%s'", place_text(g->place).s, index, config->name,
+                        key);
 }
 
 /* Sets [out] (schema->size bytes) to the optimizer's own struct with the values of the group. */
@@ -316,8 +316,8 @@ static status check_whole(const struct variant *config, const struct params *par
     if (!whole || !whole->is_other) return OK;
     for (size_t i = 0; i < params->count; i++)
         if (!params->items[i].is_frozen && !whole->is_other(config->config, &params->items[i])) return OK;
-    return status_new(STATUS_USAGE, "%s: optimizer.type: %s is for %s, and no trained parameter is one",
-                      place_text(config->place).s, config->name, whole->what);
+    return status_usage("%s: optimizer.type: %s is for %s, and no trained parameter is one",
+                        place_text(config->place).s, config->name, whole->what);
 }
 
 status optimizer_plan_create(const struct variant *config, const struct params *params, struct optimizer_plan **out) {
@@ -402,12 +402,10 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
     bool is_one = common->groups.count == 0 && common->decay == DECAY_ALL;
     if (type->whole && type->whole->write_pytorch) {
         if (is_one && !common->maximize) return type->whole->write_pytorch(config->config, out);
-        return status_new(STATUS_USAGE,
-                          "optimizer %s with groups, decay or maximize cannot be expressed in a PyTorch script",
-                          type->variant.name);
+        return status_usage("optimizer %s with groups, decay or maximize cannot be expressed in a PyTorch script",
+                            type->variant.name);
     }
-    if (!type->pytorch)
-        return status_new(STATUS_USAGE, "optimizer %s cannot be expressed in a PyTorch script", type->variant.name);
+    if (!type->pytorch) return status_usage("optimizer %s cannot be expressed in a PyTorch script", type->variant.name);
     struct text passed = {0};
     text_add(&passed, is_one ? "model.parameters()"
                              : "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters()]");

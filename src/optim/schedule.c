@@ -398,8 +398,7 @@ static bool direction_place(void *is_max, const char *name, struct text *out) {
 status schedule_write_plateau(const struct variant *schedule, bool is_max, struct text *out) {
     const struct schedule_type *type = &types[schedule->index];
     if (((const struct schedule_common *)schedule->common)->warmup > 0)
-        return status_new(STATUS_USAGE, "schedule.warmup of %s cannot be expressed in a PyTorch script",
-                          schedule->name);
+        return status_usage("schedule.warmup of %s cannot be expressed in a PyTorch script", schedule->name);
     return schema_fill(type->variant.schema, schedule->config, type->pytorch, direction_place, &is_max, out);
 }
 

@@ -42,8 +42,8 @@ static status check_stack(void) {
     size_t size;
     const char *end = stack_end(&size), *here = __builtin_frame_address(0);
     if (!end || here < end || here > end + size || (size_t)(here - end) >= STACK_MIN) return OK;
-    return status_new(STATUS_USAGE, "the stack of this thread has %zu KiB left, and a prediction needs %zu KiB",
-                      (size_t)(here - end) / 1024, STACK_MIN / 1024);
+    return status_usage("the stack of this thread has %zu KiB left, and a prediction needs %zu KiB",
+                        (size_t)(here - end) / 1024, STACK_MIN / 1024);
 }
 
 static int code_of(status s) {
@@ -130,10 +130,9 @@ static status describe(ddptrain_model *model) {
 static status open_model(void *context) {
     struct opening *o = context;
     struct predictor_options options = {0};
-    if (!o->path || !o->model) return status_new(STATUS_USAGE, "path and model must not be NULL");
+    if (!o->path || !o->model) return status_usage("path and model must not be NULL");
     if (o->options && o->options->size < sizeof *o->options)
-        return status_new(STATUS_USAGE, "options->size is %zu; initialise the options with DDPTRAIN_OPTIONS",
-                          o->options->size);
+        return status_usage("options->size is %zu; initialise the options with DDPTRAIN_OPTIONS", o->options->size);
     if (o->options)
         options = (struct predictor_options){.checkpoint = o->options->checkpoint, .weights = o->options->weights};
     TRY(predictor_open(o->path, &options, &o->model->predictor));
@@ -180,12 +179,12 @@ struct prediction {
 
 /* Only pointers that are used. */
 static status check(const struct prediction *p, bool has_rows, struct predictor_results *results) {
-    if (!p->model || !p->results) return status_new(STATUS_USAGE, "model and results must not be NULL");
-    if (!has_rows && p->rows > 0) return status_new(STATUS_USAGE, "the rows must not be NULL");
+    if (!p->model || !p->results) return status_usage("model and results must not be NULL");
+    if (!has_rows && p->rows > 0) return status_usage("the rows must not be NULL");
     const ddptrain_info *info = &p->model->info;
     size_t values = info->input_size > info->outputs ? info->input_size : info->outputs, bytes;
     if (__builtin_mul_overflow(p->rows, values * sizeof(double), &bytes) || bytes > PTRDIFF_MAX)
-        return status_new(STATUS_USAGE, "%zu rows are more than memory can hold", p->rows);
+        return status_usage("%zu rows are more than memory can hold", p->rows);
     *results = (struct predictor_results){.outputs = p->results->outputs,
                                           .predictions = p->results->predictions,
                                           .probabilities = p->results->probabilities};
@@ -214,17 +213,16 @@ static status find_columns(const struct prediction *p, struct arena *arena) {
     name_index_sort(&names);
     for (size_t i = 0; i < info->columns; i++)
         if (name_index_find(&names, info->column_names[i]) == SIZE_MAX)
-            return status_new(STATUS_DATA, "there is no column '%s', which the model was trained with",
-                              info->column_names[i]);
+            return status_data("there is no column '%s', which the model was trained with", info->column_names[i]);
     return OK;
 }
 
 static status check_columns(const struct prediction *p) {
     for (size_t i = 0; i < p->column_count; i++) {
         const ddptrain_column *c = &p->columns[i];
-        if (!c->name) return status_new(STATUS_USAGE, "column %zu has no name", i);
+        if (!c->name) return status_usage("column %zu has no name", i);
         if (!c->texts == !c->numbers && p->rows > 0)
-            return status_new(STATUS_USAGE, "column '%s': give either texts or numbers", c->name);
+            return status_usage("column '%s': give either texts or numbers", c->name);
     }
     SCOPED_ARENA arena = arena_create();
     return find_columns(p, arena);
@@ -234,7 +232,7 @@ static status predict_table(void *context) {
     struct prediction *p = context;
     struct predictor_results results;
     TRY(check(p, p->columns, &results));
-    if (!p->columns && p->column_count > 0) return status_new(STATUS_USAGE, "columns must not be NULL");
+    if (!p->columns && p->column_count > 0) return status_usage("columns must not be NULL");
     TRY(check_columns(p));
     struct cell_column *columns = calloc(p->column_count + 1, sizeof *columns);
     if (!columns) return status_memory("the columns of a table");
@@ -285,9 +283,9 @@ static status encode(void *context) {
     int32_t *ids;
     size_t count;
     if (!e->model || !e->text || !e->count || (!e->tokens && e->capacity))
-        return status_new(STATUS_USAGE, "model, text, tokens and count must not be NULL");
+        return status_usage("model, text, tokens and count must not be NULL");
     const struct vocabulary *vocabulary = predictor_describe(e->model->predictor)->vocabulary;
-    if (!vocabulary) return status_new(STATUS_USAGE, "the model was not trained with a text or a tokenizer");
+    if (!vocabulary) return status_usage("the model was not trained with a text or a tokenizer");
     TRY(vocabulary_encode(vocabulary, e->text, &ids, &count));
     *e->count = count;
     size_t copied = count < e->capacity ? count : e->capacity;

@@ -143,14 +143,13 @@ static status check_out(const char *path) {
     TRY(io_stat(path, &info));
     if (!info.exists || (info.is_file && info.size == 0)) return OK;
     if (!info.is_file)
-        return status_new(STATUS_USAGE, "--out %s: %s; give a file such as report.html", path,
-                          info.is_folder ? "is a folder" : "not a regular file");
+        return status_usage("--out %s: %s; give a file such as report.html", path,
+                            info.is_folder ? "is a folder" : "not a regular file");
     TRY(io_open(path, &fd));
     status s = io_read(fd, path, first, sizeof FIRST_LINE - 1, &got);
     s = status_first(s, io_close(fd, path));
     if (!s && strcmp(first, FIRST_LINE) != 0)
-        s = status_new(STATUS_USAGE,
-                       "--out %s: the file exists and is no report; it was not overwritten. Give another name", path);
+        s = status_usage("--out %s: the file exists and is no report; it was not overwritten. Give another name", path);
     return s;
 }
 
@@ -168,8 +167,7 @@ static status read_folder(const char *path, bool is_named, struct folders *f, bo
     if (!is_sweep && !is_named) TRY(run_folder_is_readable(path, &is_run));
     if (!is_sweep && !is_run) return OK;
     if (f->run_count + f->sweep_count == REPORT_MAX_FOLDERS)
-        return status_new(STATUS_USAGE, "more than %d folders of runs and sweeps; name those that you need",
-                          REPORT_MAX_FOLDERS);
+        return status_usage("more than %d folders of runs and sweeps; name those that you need", REPORT_MAX_FOLDERS);
     if (is_sweep)
         TRY(sweep_data_read(path, &f->sweeps[f->sweep_count]));
     else

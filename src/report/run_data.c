@@ -231,7 +231,7 @@ static status run_keys_read(const char *path, struct run_key **out, size_t *coun
     *count = 0;
     TRY(io_stat(path, &info));
     if (!info.exists) return OK;
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
+    if (!info.is_file) return status_data("%s: not a regular file", path);
     TRY(document_read(path, &problems, &document));
     if (document && problems.count == 0 && document_root(document)->count > 0)
         add_keys(&keys, "", document_root(document));
@@ -340,13 +340,12 @@ status run_data_read(const char *path, struct run_data **out) {
     bool is_run;
     *out = NULL;
     TRY(io_stat(path, &info));
-    if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", path);
+    if (!info.is_folder) return status_data("%s: there is no such folder", path);
     TRY(run_folder_is_readable(path, &is_run));
     if (!is_run)
-        return status_new(STATUS_DATA,
-                          "%s: not the folder of a run or a sweep: it has neither metrics.jsonl and checkpoints nor "
-                          "sweep.yaml; give one such as runs/NAME or sweeps/NAME",
-                          path);
+        return status_data("%s: not the folder of a run or a sweep: it has neither metrics.jsonl and checkpoints nor "
+                           "sweep.yaml; give one such as runs/NAME or sweeps/NAME",
+                           path);
     struct run_data *r = calloc(1, sizeof *r);
     if (!r) return status_memory("the numbers of a run");
     r->path = copy(path);

@@ -319,7 +319,7 @@ static status export_one(const char *format, const char *path, const char *exper
     struct recorded r = {.arena = arena_create()};
     text_printf(&metrics, "%s/metrics.jsonl", run->path);
     status s = line_file_read(&file, text_string(&metrics), add_line, &r, &has_restarted);
-    if (!s && r.count == 0) s = status_new(STATUS_DATA, "%s: the run has no step or epoch yet", text_string(&metrics));
+    if (!s && r.count == 0) s = status_data("%s: the run has no step or epoch yet", text_string(&metrics));
     if (!experiment) experiment = run_data_key(run, "name");
     if (!s)
         s = strcmp(format, "mlflow") == 0 ? write_mlflow(run, &r, experiment ? experiment : run->label, out, log)
@@ -348,7 +348,7 @@ static status export_sweep(const char *path, const char *runs, const char *out, 
             s = OK;
         }
     }
-    if (!s && names.count == 0) s = status_new(STATUS_DATA, "%s: the sweep has kept no run folder (keep)", path);
+    if (!s && names.count == 0) s = status_data("%s: the sweep has kept no run folder (keep)", path);
     io_names_free(&names);
     return s;
 }
@@ -360,14 +360,13 @@ bool run_export_has(const char *format) {
 status run_export(const char *format, const char *path, const char *out, struct log *log) {
     SCOPED_TEXT history = {0}, runs = {0};
     struct io_info sweep;
-    if (!out)
-        return status_new(STATUS_USAGE, "export needs --out %s", strcmp(format, "mlflow") == 0 ? "FOLDER" : "FILE");
+    if (!out) return status_usage("export needs --out %s", strcmp(format, "mlflow") == 0 ? "FOLDER" : "FILE");
     text_printf(&history, "%s/history.jsonl", path);
     text_printf(&runs, "%s/runs", path);
     status s = io_stat(text_string(&history), &sweep);
     if (!s && sweep.exists && strcmp(format, "mlflow") != 0)
-        s = status_new(STATUS_USAGE, "%s: a sweep has trials.csv; metrics-csv is of one run, such as %s/0000", path,
-                       text_string(&runs));
+        s = status_usage("%s: a sweep has trials.csv; metrics-csv is of one run, such as %s/0000", path,
+                         text_string(&runs));
     if (!s)
         s = sweep.exists ? export_sweep(path, text_string(&runs), out, log) : export_one(format, path, NULL, out, log);
     return s;

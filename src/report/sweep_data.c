@@ -509,7 +509,7 @@ static status read_yaml(struct sweep_data *s, const char *path, struct document 
     struct problems problems = {0};
     struct io_info info;
     TRY(io_stat(path, &info));
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not the folder of a sweep: it has no sweep.yaml", s->path);
+    if (!info.is_file) return status_data("%s: not the folder of a sweep: it has no sweep.yaml", s->path);
     status r = document_read(path, &problems, out);
     if (!r) r = problems_status(&problems, STATUS_DATA);
     problems_free(&problems);

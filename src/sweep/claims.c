@@ -251,10 +251,9 @@ static void observe(struct claims *c, const struct trial_block *b, size_t member
 }
 
 static status damaged(const char *path) {
-    return status_new(STATUS_DATA,
-                      "%s: not an entry of this sweep; it was changed or damaged. Remove it to have its trials done "
-                      "again, or use --fresh to start over",
-                      path);
+    return status_data("%s: not an entry of this sweep; it was changed or damaged. Remove it to have its trials done "
+                       "again, or use --fresh to start over",
+                       path);
 }
 
 /* The entry [text] of [b]. */

@@ -202,8 +202,8 @@ static status read_pairs(const struct sweep_config *sweep, const struct trials *
 static status too_few(const struct trials *trials, const char *folder) {
     struct text why = {0};
     trials_explain_values(trials, &why);
-    status s = status_new(STATUS_DATA, "fewer than two pairs of runs %s%s: see %s/trials.csv",
-                          why.length ? "have values: " : "are complete", text_string(&why), folder);
+    status s = status_data("fewer than two pairs of runs %s%s: see %s/trials.csv",
+                           why.length ? "have values: " : "are complete", text_string(&why), folder);
     text_free(&why);
     return s;
 }
@@ -285,7 +285,7 @@ static status find_best(const struct sweep_config *sweep, const struct trials *t
         if (trials_summary(trials, trial).state == TRIAL_PENDING) return OK;
     size_t needed = sweep->confirm.against == CONFIRM_SECOND ? 2 : 1;
     if ((size_t)trials_best(trials, (int64_t)needed, best) < needed)
-        return status_new(STATUS_DATA, "confirm: fewer than %zu trials are complete and have a value", needed);
+        return status_data("confirm: fewer than %zu trials are complete and have a value", needed);
     *count = needed;
     return OK;
 }
@@ -298,8 +298,7 @@ static status compare_new_seeds(const struct sweep_file *file, const char *a, co
     int64_t used = sweep->repeat.seeds == SCHEMA_NO_INT ? 1 : sweep->repeat.seeds;
     struct sweep_file *comparison;
     if (base->seed > INT64_MAX - used || base->sampler.seed > INT64_MAX - used)
-        return status_new(STATUS_USAGE,
-                          "confirm: no larger seeds than those of the trials are left; choose smaller ones");
+        return status_usage("confirm: no larger seeds than those of the trials are left; choose smaller ones");
     struct text seed = {0}, sampler = {0};
     text_printf(&seed, "seed=%" PRId64, base->seed + used);
     text_printf(&sampler, "sampler.seed=%" PRId64, base->sampler.seed + used);

@@ -1127,15 +1127,15 @@ static void observe_other(void *user, int64_t trial) {
 
 static status check_shared(const struct coordinator *s) {
     if (s->config->early_terminate.type != PRUNE_NONE)
-        return status_new(STATUS_USAGE,
-                          "--share: early_terminate compares the epochs of all runs, which processes of a shared sweep "
-                          "do not see; leave one of the two out");
+        return status_usage(
+            "--share: early_terminate compares the epochs of all runs, which processes of a shared sweep "
+            "do not see; leave one of the two out");
     if (s->config->confirm.seeds != SCHEMA_NO_INT)
         return status_new(
             STATUS_USAGE,
             "--share: confirm is for one process; leave it out, and compare the kept runs with ddptrain compare");
     if (s->options->lease < 1 || s->options->lease > 1e6)
-        return status_new(STATUS_USAGE, "--lease: expected 1 to 1000000 seconds, got %g", s->options->lease);
+        return status_usage("--lease: expected 1 to 1000000 seconds, got %g", s->options->lease);
     return OK;
 }
 

@@ -604,10 +604,9 @@ static void add_metric(const struct sweep_config *sweep, struct words *words) {
 static status add_seed(const struct config *config, int64_t seed, struct words *words) {
     if (seed <= 0) return OK;
     if (config->seed > INT64_MAX - seed || config->sampler.seed > INT64_MAX - seed)
-        return status_new(STATUS_USAGE,
-                          "repeat.seeds: seed %" PRId64 " or sampler.seed %" PRId64 " plus %" PRId64
-                          " is above the largest seed; choose a smaller one",
-                          config->seed, config->sampler.seed, seed);
+        return status_usage("repeat.seeds: seed %" PRId64 " or sampler.seed %" PRId64 " plus %" PRId64
+                            " is above the largest seed; choose a smaller one",
+                            config->seed, config->sampler.seed, seed);
     add_word(words, arena_printf(words->arena, "seed=%" PRId64, config->seed + seed));
     add_word(words, arena_printf(words->arena, "sampler.seed=%" PRId64, config->sampler.seed + seed));
     return OK;
@@ -1171,7 +1170,7 @@ static status refuse_metric(const char *path, status failure) {
     const char *line = own_refusal(failure, BEST);
     if (!line) return failure;
     if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
-    status s = status_new(STATUS_USAGE, "%s: --metric: %.*s", path, (int)strcspn(line, "\n"), line);
+    status s = status_usage("%s: --metric: %.*s", path, (int)strcspn(line, "\n"), line);
     status_free(failure);
     return s;
 }

@@ -179,7 +179,7 @@ struct sweep_folder {
 static status read_config(const char *path, char **text) {
     struct io_info info;
     TRY(io_read_text(path, MAX_CONFIG, text, &info));
-    return *text || !info.exists ? OK : status_new(STATUS_USAGE, "%s: not a file that a sweep has written", path);
+    return *text || !info.exists ? OK : status_usage("%s: not a file that a sweep has written", path);
 }
 
 /* ---- the same sweep as before ---- */
@@ -260,10 +260,9 @@ static status compare_configs(const struct sweep_folder *f, const char *path, co
     s = config_parse(name, now, &new);
     if (!s) count = schema_diff_keys(&config_schema, NULL, 0, config_of(old), config_of(new), &differences);
     if (count)
-        s = status_new(STATUS_USAGE,
-                       "%s: this sweep folder belongs to another sweep; %s differs in %zu key%s (folder -> now):\n%s"
-                       "use --fresh to start over (the old folder is kept), or another --run-dir",
-                       f->path, name, count, text_plural(count, "s"), text_string(&differences));
+        s = status_usage("%s: this sweep folder belongs to another sweep; %s differs in %zu key%s (folder -> now):\n%s"
+                         "use --fresh to start over (the old folder is kept), or another --run-dir",
+                         f->path, name, count, text_plural(count, "s"), text_string(&differences));
     text_free(&differences);
     config_free(old);
     config_free(new);
@@ -425,10 +424,9 @@ static status check_is_alone(const struct sweep_folder *f) {
     struct io_info info;
     TRY(io_stat(f->shared, &info));
     if (!info.exists) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: this sweep was started with --share, and other processes may be part of it; continue it "
-                      "with --share, or use --fresh to start over (the old folder is kept)",
-                      f->path);
+    return status_usage("%s: this sweep was started with --share, and other processes may be part of it; continue it "
+                        "with --share, or use --fresh to start over (the old folder is kept)",
+                        f->path);
 }
 
 /* Whether the folder has the lock of a sweep, or nothing at all, or only what another process has just begun. */
@@ -439,7 +437,7 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     *has_sweep = false;
     TRY(io_stat(f->path, &info));
     if (!info.exists) return OK;
-    if (!info.is_folder) return status_new(STATUS_USAGE, "%s: not a folder; choose another --run-dir", f->path);
+    if (!info.is_folder) return status_usage("%s: not a folder; choose another --run-dir", f->path);
     TRY(folder_lock_read(&f->lock, &lock));
     *has_sweep = lock == FOLDER_LOCK_COMPLETE || lock == FOLDER_LOCK_PARTIAL;
     if (*has_sweep) return OK;
@@ -448,8 +446,8 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     if (names.count == 1 && strcmp(names.items[0], SWEEP_SHARED) == 0)
         s = f->temporary ? OK : check_is_alone(f);
     else if (names.count > 0)
-        s = status_new(STATUS_USAGE, "%s: this folder is not a sweep's, and has files (%s); choose another --run-dir",
-                       f->path, names.items[0]);
+        s = status_usage("%s: this folder is not a sweep's, and has files (%s); choose another --run-dir", f->path,
+                         names.items[0]);
     io_names_free(&names);
     return s;
 }

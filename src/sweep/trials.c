@@ -352,10 +352,9 @@ static void see_data(struct trials *t, const char *dataset, const char *fingerpr
 status trials_compare_data(const struct trials *t, const char *dataset, const char *fingerprint) {
     for (size_t i = 0; i < t->data_count; i++)
         if (strcmp(t->data[i].dataset, dataset) == 0 && strcmp(t->data[i].fingerprint, fingerprint) != 0)
-            return status_new(STATUS_DATA,
-                              "%s: its runs were trained on other data (fingerprint %.12s..., now %.12s...); use the "
-                              "same dataset, or --fresh to start over",
-                              t->files.history, t->data[i].fingerprint, fingerprint);
+            return status_data("%s: its runs were trained on other data (fingerprint %.12s..., now %.12s...); use the "
+                               "same dataset, or --fresh to start over",
+                               t->files.history, t->data[i].fingerprint, fingerprint);
     return OK;
 }
 
@@ -600,11 +599,10 @@ static bool read_event(struct trials *t, const struct json_line *event, struct p
 static status reject_line(const char *path, size_t number, bool has_zeros) {
     struct text file = {0};
     text_add_shell(&file, path);
-    status s = status_new(STATUS_DATA,
-                          "%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
-                          "its run done again (sed -i %zud %s), or use --fresh to start over",
-                          path, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
-                          number, text_string(&file));
+    status s = status_data("%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
+                           "its run done again (sed -i %zud %s), or use --fresh to start over",
+                           path, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
+                           number, text_string(&file));
     text_free(&file);
     return s;
 }
@@ -645,7 +643,7 @@ static status trials_read_history(struct trials *t, struct pruner *pruner, struc
     char *text;
     TRY(io_read_text(t->files.history, MAX_HISTORY, &text, &info));
     if (!text && !info.exists) return OK;
-    if (!text) return status_new(STATUS_DATA, "%s: not the history of a sweep", t->files.history);
+    if (!text) return status_data("%s: not the history of a sweep", t->files.history);
     size_t size = size_without_zeros(text, info.size);
     const char *last = memrchr(text, '\n', size);
     size_t whole = last ? (size_t)(last - text) + 1 : 0;

@@ -324,7 +324,7 @@ class Layout(unittest.TestCase):
             problems += [f"{name}:{line}: compares words of a failure; compare status_code"
                          for line in lines_with(r"str(?:case)?str\s*\(\s*status_message", code)]
             problems += [f"{name}:{line}: a lack of memory is status_memory(\"what\")"
-                         for line in lines_with(r'status_(?:new|errno)\s*\([^;]*?"[^"\n]*(?:out of|no) memory\b', code)]
+                         for line in lines_with(r'status_(?:new|errno|usage|data)\s*\([^;]*?"[^"\n]*(?:out of|no) memory\b', code)]
         self.fail_with(problems)
 
     def test_waits_use_the_monotonic_clock(self):

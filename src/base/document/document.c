@@ -865,8 +865,8 @@ static const char *other_name(const char *path, int error, struct arena *arena) 
 static status cannot_read(const char *path, int error) {
     SCOPED_ARENA arena = arena_create();
     const char *name = error == EISDIR || error == ENOENT ? other_name(path, error, arena) : "";
-    return status_new(STATUS_USAGE, "cannot read config '%s': %s%s%s%s", path, strerror(error),
-                      *name ? "; did you mean '" : "", name, *name ? "'?" : "");
+    return status_usage("cannot read config '%s': %s%s%s%s", path, strerror(error), *name ? "; did you mean '" : "",
+                        name, *name ? "'?" : "");
 }
 
 #define HDF5_SIGNATURE "\x89HDF\r\n\x1a\n"
@@ -887,10 +887,10 @@ static status read_file(const char *path, char **bytes_, size_t *size_) {
     if (error)
         s = cannot_read(path, error);
     else if (is_hdf5(bytes, size))
-        s = status_new(STATUS_USAGE,
-                       "%s: an HDF5 file, not a config; the config comes first, a checkpoint is given by --checkpoint "
-                       "FILE, and data by dataset.path=FILE",
-                       path);
+        s = status_usage(
+            "%s: an HDF5 file, not a config; the config comes first, a checkpoint is given by --checkpoint "
+            "FILE, and data by dataset.path=FILE",
+            path);
     if (s) free(bytes);
     *bytes_ = s ? NULL : bytes;
     *size_ = size;
@@ -1081,9 +1081,9 @@ static struct node *read_base(struct merger *m, const char *path, const struct n
     for (int i = 0; !s && info.exists && i < m->depth; i++) {
         s = io_stat(m->open[i], &other);
         if (!s && io_is_same(&info, &other))
-            s = status_new(STATUS_USAGE, "'%s' is based on itself: it names %s, which is being read", path, name);
+            s = status_usage("'%s' is based on itself: it names %s, which is being read", path, name);
     }
-    if (!s && ++m->files > DOCUMENT_MAX_BASES) s = status_new(STATUS_USAGE, "more than %d files", DOCUMENT_MAX_BASES);
+    if (!s && ++m->files > DOCUMENT_MAX_BASES) s = status_usage("more than %d files", DOCUMENT_MAX_BASES);
     if (!s) s = read_file(name, &bytes, &size);
     if (s) problems_add(m->problems, entry->place, "base", "%s", status_message(s));
     struct node *root = s ? NULL : read_merged(m, name, bytes, size);

@@ -801,9 +801,9 @@ status expression_parse(const char *text, const struct expression_options *optio
     out->count = out->own = out->name_count = 0;
     *at = 0;
     if (strlen(text) > EXPRESSION_MAX_TEXT)
-        return status_new(STATUS_USAGE, "the expression has more than %d bytes", EXPRESSION_MAX_TEXT);
+        return status_usage("the expression has more than %d bytes", EXPRESSION_MAX_TEXT);
     skip_blanks(&p);
-    if (!text[p.at]) return status_new(STATUS_USAGE, "the expression is empty");
+    if (!text[p.at]) return status_usage("the expression is empty");
     out->value = parse_any(&p);
     skip_blanks(&p);
     if (!p.failure && text[p.at]) reject_rest(&p);
@@ -1045,7 +1045,7 @@ status expression_differentiate(struct expression *e, uint16_t value, uint16_t s
     if (d.depends[value]) d.adjoint[value] = seed;
     for (size_t i = value + 1u; i-- > 0;)
         if (d.depends[i] && d.adjoint[i] != EXPRESSION_NONE && !d.is_full) derive(&d, (uint16_t)i);
-    if (d.is_full) return status_new(STATUS_USAGE, "the expression has too many operations for its derivative");
+    if (d.is_full) return status_usage("the expression has too many operations for its derivative");
     for (size_t k = 0; k < count; k++) {
         derivatives[k] = EXPRESSION_NONE;
         for (size_t i = 0; i <= value; i++)

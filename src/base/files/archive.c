@@ -66,22 +66,21 @@ static status clean_name(struct archive *archive, const char *name, const char *
     }
     *out = clean.length && strncmp(clean.data, "__MACOSX/", 9) != 0 ? arena_copy(archive->arena, clean.data) : NULL;
     return is_below ? OK
-                    : status_new(STATUS_DATA,
-                                 "%s: the name '%s' is outside of the archive; make it again with names that neither "
-                                 "begin with / nor have ..",
-                                 archive->zip.path, name);
+                    : status_data("%s: the name '%s' is outside of the archive; make it again with names that neither "
+                                  "begin with / nor have ..",
+                                  archive->zip.path, name);
 }
 
 static status reject_link(const struct archive *archive, const char *name) {
-    return status_new(STATUS_DATA,
-                      "%s: '%s' is a symbolic link; make the archive with the files themselves (tar --dereference, zip "
-                      "without --symlinks)",
-                      archive->zip.path, name);
+    return status_data(
+        "%s: '%s' is a symbolic link; make the archive with the files themselves (tar --dereference, zip "
+        "without --symlinks)",
+        archive->zip.path, name);
 }
 
 static status damaged(const struct archive *archive, const char *what) {
-    return status_new(STATUS_DATA, "%s: the tar archive is damaged or truncated (%s); copy or make it again",
-                      archive->zip.path, what);
+    return status_data("%s: the tar archive is damaged or truncated (%s); copy or make it again", archive->zip.path,
+                       what);
 }
 
 static void add_member(struct archive *archive, const struct zip_member *member) {
@@ -220,11 +219,10 @@ static status add_tar_member(struct archive *archive, const uint8_t *header, uin
     if (!name) return OK;
     if (type == '2') return reject_link(archive, name);
     if (type == 'S' || next->is_sparse)
-        return status_new(STATUS_DATA, "%s: '%s' is stored as a sparse file; make the archive without --sparse",
-                          archive->zip.path, name);
+        return status_data("%s: '%s' is stored as a sparse file; make the archive without --sparse", archive->zip.path,
+                           name);
     if (type == 'M')
-        return status_new(STATUS_DATA, "%s: '%s' begins in another volume; make one archive of all files",
-                          archive->zip.path, name);
+        return status_data("%s: '%s' begins in another volume; make one archive of all files", archive->zip.path, name);
     if (type == '1')
         return add_link(archive, name,
                         next->link ? next->link : copy_field(archive->arena, header + AT_LINK, NAME_LENGTH));
@@ -244,11 +242,10 @@ static status compressed(const struct archive *archive, const uint8_t *header) {
                  {"\x28\xb5\x2f\xfd", "unzstd"}};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (memcmp(header, kinds[i].magic, strlen(kinds[i].magic)) == 0)
-            return status_new(STATUS_DATA,
-                              "%s: the archive is compressed as a whole, so a file in it cannot be read alone; "
-                              "decompress it first: %s --keep FILE",
-                              archive->zip.path, kinds[i].program);
-    return status_new(STATUS_DATA, "%s: this is neither a tar nor a zip archive", archive->zip.path);
+            return status_data("%s: the archive is compressed as a whole, so a file in it cannot be read alone; "
+                               "decompress it first: %s --keep FILE",
+                               archive->zip.path, kinds[i].program);
+    return status_data("%s: this is neither a tar nor a zip archive", archive->zip.path);
 }
 
 static bool is_zero(const uint8_t *block) {
@@ -346,8 +343,8 @@ static status resolve_links(struct archive *archive) {
         archive->count = count; /* those that are sorted */
         const struct zip_member *target = find_member(archive, archive->link_targets[i]);
         if (!target)
-            return status_new(STATUS_DATA, "%s: '%s' is a link to '%s', which is not in the archive", archive->zip.path,
-                              archive->links[i].name, archive->link_targets[i]);
+            return status_data("%s: '%s' is a link to '%s', which is not in the archive", archive->zip.path,
+                               archive->links[i].name, archive->link_targets[i]);
         const char *name = archive->links[i].name;
         archive->links[i] = *target;
         archive->links[i].name = name;
@@ -369,8 +366,7 @@ static status check_names(const struct archive *archive) {
         text_printf(&folder, "%s/", name);
         bool is_twice = i + 1 < archive->count && strcmp(archive->members[i + 1].name, name) == 0;
         if (is_twice || has_folder(archive, text_string(&folder)))
-            s = status_new(STATUS_DATA, "%s: the archive has the name '%s' twice; make it again", archive->zip.path,
-                           name);
+            s = status_data("%s: the archive has the name '%s' twice; make it again", archive->zip.path, name);
     }
     text_free(&folder);
     return s;
@@ -448,8 +444,7 @@ status archive_list(const struct archive *archive, const char *folder, struct io
     *names = (struct io_names){0};
     add_folder(name_in(archive, folder), &prefix);
     const char *start = text_string(&prefix);
-    if (!has_folder(archive, start))
-        return status_new(STATUS_DATA, "%s: there is no such folder in the archive", folder);
+    if (!has_folder(archive, start)) return status_data("%s: there is no such folder in the archive", folder);
     for (size_t i = lower_bound(archive, start); i < archive->count && has_memory; i++) {
         const char *name = archive->members[i].name;
         if (strncmp(name, start, prefix.length) != 0) break;
@@ -482,7 +477,7 @@ static status read_plain(const char *path, void *bytes, size_t size, size_t *got
 status archive_read(const struct archive *archive, const char *path, void *bytes, size_t size, size_t *got) {
     if (!archive) return read_plain(path, bytes, size, got);
     const struct zip_member *found = find_member(archive, name_in(archive, path));
-    if (!found) return status_new(STATUS_DATA, "%s: there is no such file in the archive", path);
+    if (!found) return status_data("%s: there is no such file in the archive", path);
     struct zip_member member = *found;
     if (!archive->is_tar) TRY(zip_locate(&archive->zip, &member));
     if (size < member.size) return zip_read_start(&archive->zip, &member, bytes, size, got);

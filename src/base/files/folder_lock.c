@@ -104,7 +104,7 @@ status folder_lock_write_text(const struct folder_lock *lock) {
 }
 
 static status is_busy(const struct folder_lock *lock) {
-    return status_new(STATUS_USAGE, "%s: another ddptrain %s", lock->folder, lock->busy);
+    return status_usage("%s: another ddptrain %s", lock->folder, lock->busy);
 }
 
 status folder_lock_acquire(struct folder_lock *lock, struct log *log) {

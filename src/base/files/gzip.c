@@ -26,8 +26,8 @@ status gzip_start_raw(struct gzip *gzip, const char *path, const void *bytes, si
 void gzip_end(struct gzip *gzip) { inflateEnd(&gzip->stream); }
 
 static status damaged(const struct gzip *gzip) {
-    return status_new(STATUS_DATA, "%s: the compressed data is damaged%s%s; get the file again", gzip->path,
-                      gzip->stream.msg ? ": " : "", gzip->stream.msg ? gzip->stream.msg : "");
+    return status_data("%s: the compressed data is damaged%s%s; get the file again", gzip->path,
+                       gzip->stream.msg ? ": " : "", gzip->stream.msg ? gzip->stream.msg : "");
 }
 
 /* Decompresses up to [size] bytes; *got is less only at the end of the data. */
@@ -57,9 +57,8 @@ status gzip_read(struct gzip *gzip, void *out, size_t size) {
     size_t got;
     TRY(decompress(gzip, out, size, &got));
     if (got == size) return OK;
-    if (!gzip->is_at_end)
-        return status_new(STATUS_DATA, "%s: the compressed data is truncated; copy the file again", gzip->path);
-    return status_new(STATUS_DATA, "%s: the file is %zu bytes shorter than its header says", gzip->path, size - got);
+    if (!gzip->is_at_end) return status_data("%s: the compressed data is truncated; copy the file again", gzip->path);
+    return status_data("%s: the file is %zu bytes shorter than its header says", gzip->path, size - got);
 }
 
 /* Zeros behind the data are padding, as for gzip and Python. */
@@ -73,11 +72,10 @@ status gzip_finish(struct gzip *gzip) {
     char more;
     size_t got;
     TRY(decompress(gzip, &more, 1, &got));
-    if (got > 0) return status_new(STATUS_DATA, "%s: the file is longer than its header says", gzip->path);
-    if (!gzip->is_at_end)
-        return status_new(STATUS_DATA, "%s: the compressed data is truncated; copy the file again", gzip->path);
+    if (got > 0) return status_data("%s: the file is longer than its header says", gzip->path);
+    if (!gzip->is_at_end) return status_data("%s: the compressed data is truncated; copy the file again", gzip->path);
     bool is_padding = are_zeros(gzip->stream.next_in, gzip->stream.avail_in) && are_zeros(gzip->next, gzip->left);
-    return is_padding ? OK : status_new(STATUS_DATA, "%s: there are bytes after the compressed data", gzip->path);
+    return is_padding ? OK : status_data("%s: there are bytes after the compressed data", gzip->path);
 }
 
 /* Starts the next member; false: there is none. Its header may begin in the current chunk and end in the next one: both

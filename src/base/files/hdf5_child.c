@@ -115,12 +115,11 @@ static status give_up(const char *path, pid_t child, double seconds) {
 
 static status describe_end(const char *path, int end) {
     if (WIFSIGNALED(end) && WTERMSIG(end) == SIGXCPU)
-        return status_new(STATUS_DATA,
-                          "%s: the HDF5 library found no end of it in %d s; the file is damaged or crafted", path,
-                          HDF5_MAX_SECONDS);
+        return status_data("%s: the HDF5 library found no end of it in %d s; the file is damaged or crafted", path,
+                           HDF5_MAX_SECONDS);
     if (WIFSIGNALED(end) && WTERMSIG(end) == SIGKILL)
         return status_new(STATUS_IO, "%s: the process that checked it was killed; is there too little memory?", path);
-    return status_new(STATUS_DATA, "%s: it crashed the HDF5 library; the file is damaged or crafted", path);
+    return status_data("%s: it crashed the HDF5 library; the file is damaged or crafted", path);
 }
 
 /* 0 or an errno value: ECHILD where the program that uses this code ignores its children or waits for all of them. */

@@ -298,9 +298,9 @@ static status read_file(struct reader *r, int fd, bool *has_restarted) {
     struct io_info info;
     bool same;
     TRY(io_stat_fd(fd, r->path, &info));
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", r->path);
+    if (!info.is_file) return status_data("%s: not a regular file", r->path);
     if (info.size > LINE_FILE_MAX_BYTES)
-        return status_new(STATUS_DATA, "%s: %.0f GB is more than a report reads", r->path, (double)info.size / 1e9);
+        return status_data("%s: %.0f GB is more than a report reads", r->path, (double)info.size / 1e9);
     TRY(is_same(r->file, fd, r->path, &info, &same));
     *has_restarted = !same;
     r->file->inode = info.inode;

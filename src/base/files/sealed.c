@@ -93,8 +93,7 @@ static status write_chunk(void *context, size_t index, size_t worker) {
 }
 
 static status truncated(const char *name) {
-    return status_new(STATUS_DATA, "%s: no seal at its end: the file is truncated, damaged or not written by ddptrain",
-                      name);
+    return status_data("%s: no seal at its end: the file is truncated, damaged or not written by ddptrain", name);
 }
 
 static status read_chunk(void *context, size_t index, size_t worker) {
@@ -229,20 +228,19 @@ static status parse_trailer(const char *name, const uint8_t trailer[SEALED_TRAIL
     uint8_t own[DIGEST_SIZE];
     digest_of(trailer, AT_OWN_HASH, own);
     if (memcmp(own, trailer + AT_OWN_HASH, DIGEST_SIZE) != 0)
-        return status_new(STATUS_DATA, "%s: damaged: its seal does not match itself", name);
+        return status_data("%s: damaged: its seal does not match itself", name);
     uint64_t version = get(trailer + AT_VERSION, 4);
     if (version != VERSION_WHOLE && version != VERSION_CHUNKED)
-        return status_new(STATUS_DATA, "%s: sealed by a newer ddptrain (seal %llu; this one reads %d and %d)", name,
-                          (unsigned long long)version, VERSION_WHOLE, VERSION_CHUNKED);
+        return status_data("%s: sealed by a newer ddptrain (seal %llu; this one reads %d and %d)", name,
+                           (unsigned long long)version, VERSION_WHOLE, VERSION_CHUNKED);
     uint64_t chunk = get(trailer + AT_CHUNK, 8), known = version == VERSION_CHUNKED ? SEALED_CHUNK : 0;
     if (chunk != known)
-        return status_new(STATUS_DATA,
-                          "%s: sealed by a newer ddptrain (seal %llu with the chunk size %llu; this one reads %llu)",
-                          name, (unsigned long long)version, (unsigned long long)chunk, (unsigned long long)known);
+        return status_data("%s: sealed by a newer ddptrain (seal %llu with the chunk size %llu; this one reads %llu)",
+                           name, (unsigned long long)version, (unsigned long long)chunk, (unsigned long long)known);
     uint64_t image_size = get(trailer + AT_IMAGE_SIZE, 8);
     if (get(trailer + AT_SIZE, 4) != SEALED_TRAILER_SIZE || image_size != file_size - SEALED_TRAILER_SIZE)
-        return status_new(STATUS_DATA, "%s: damaged: it has %llu bytes before its seal, expected %llu", name,
-                          (unsigned long long)file_size - SEALED_TRAILER_SIZE, (unsigned long long)image_size);
+        return status_data("%s: damaged: it has %llu bytes before its seal, expected %llu", name,
+                           (unsigned long long)file_size - SEALED_TRAILER_SIZE, (unsigned long long)image_size);
     seal->image_size = image_size;
     seal->order = get(trailer + AT_ORDER, 8);
     seal->is_chunked = version == VERSION_CHUNKED;
@@ -257,8 +255,7 @@ static status compare_pass(const char *name, const struct chunk_pass *pass, cons
     char found[DIGEST_HEX_SIZE], expected[DIGEST_HEX_SIZE];
     digest_hex(hash, found);
     digest_hex(seal->sha256, expected);
-    return status_new(STATUS_DATA, "%s: damaged: its SHA-256 is %.16s..., its seal has %.16s...", name, found,
-                      expected);
+    return status_data("%s: damaged: its SHA-256 is %.16s..., its seal has %.16s...", name, found, expected);
 }
 
 status sealed_check(const char *name, const void *bytes, size_t size, struct seal *seal) {
@@ -278,7 +275,7 @@ static status read_trailer(int fd, const char *path, uint8_t trailer[SEALED_TRAI
     struct io_info info;
     memset(trailer, 0, SEALED_TRAILER_SIZE);
     TRY(io_stat_fd(fd, path, &info));
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
+    if (!info.is_file) return status_data("%s: not a regular file", path);
     *size = info.size;
     if (info.size < SEALED_TRAILER_SIZE) return OK;
     size_t got;

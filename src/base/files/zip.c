@@ -34,7 +34,7 @@ static uint64_t number_at(const uint8_t *bytes, size_t size) {
 static bool has_signature(const uint8_t *bytes, const char *signature) { return memcmp(bytes, signature, 4) == 0; }
 
 static status damaged(const char *path, const char *what) {
-    return status_new(STATUS_DATA, "%s: the zip archive is damaged or truncated (%s); copy the file again", path, what);
+    return status_data("%s: the zip archive is damaged or truncated (%s); copy the file again", path, what);
 }
 
 /* Reads [size] bytes that must be in the file. */
@@ -42,7 +42,7 @@ static status read_exactly(const struct zip *zip, uint64_t offset, void *out, si
     size_t got = 0;
     if (offset > zip->bytes || size > zip->bytes - offset) return damaged(zip->path, what);
     TRY(io_read_at(zip->fd, zip->path, out, size, offset, &got));
-    return got == size ? OK : status_new(STATUS_DATA, "%s: the file was truncated after it was opened", zip->path);
+    return got == size ? OK : status_data("%s: the file was truncated after it was opened", zip->path);
 }
 
 /* ---- directory ---- */
@@ -123,11 +123,10 @@ status zip_locate(const struct zip *zip, struct zip_member *member) {
 
 static status check_member(const struct zip *zip, const struct zip_member *member, unsigned flags, unsigned method) {
     if (flags & FLAG_ENCRYPTED)
-        return status_new(STATUS_DATA, "%s: '%s' is encrypted, which is not supported", zip->path, member->name);
+        return status_data("%s: '%s' is encrypted, which is not supported", zip->path, member->name);
     if (method != METHOD_STORED && method != METHOD_DEFLATED)
-        return status_new(STATUS_DATA,
-                          "%s: '%s' is compressed with method %u; only stored and deflated members are read", zip->path,
-                          member->name, method);
+        return status_data("%s: '%s' is compressed with method %u; only stored and deflated members are read",
+                           zip->path, member->name, method);
     if (method == METHOD_STORED ? member->size != member->packed
                                 : (double)member->size > gzip_max_size((size_t)member->packed) + 1024)
         return damaged(zip->path, member->name);

@@ -396,8 +396,8 @@ static status unknown_section(const char *section, const struct sections *all, s
         text_printf(&list, "%s%s", list.length ? ", " : "", all->items[i].path);
     }
     suggest_nearest(section, known, &hint);
-    return status_new(STATUS_USAGE, "unknown section '%s'%s (known: %s)", short_text(section).s, text_string(&hint),
-                      text_string(&list));
+    return status_usage("unknown section '%s'%s (known: %s)", short_text(section).s, text_string(&hint),
+                        text_string(&list));
 }
 
 status schema_help(const struct schema *schema, const char *section, struct text *out) {

@@ -402,7 +402,7 @@ static status fill_place(const struct schema *schema, const void *config, char *
     if (!row) return status_new(STATUS_BUG, "a template names '%s', which is no key", name);
     const void *field = row_field(row, config);
     if (mark == '!' && !is_default(row, field))
-        return status_new(STATUS_USAGE, "%s.%s cannot be expressed in a PyTorch script", schema->name, name);
+        return status_usage("%s.%s cannot be expressed in a PyTorch script", schema->name, name);
     if (mark == '!' || (mark == ',' && is_default(row, field))) return OK;
     if (mark == ',')
         text_printf(out, "%s%s=", text_string(out)[out->length - 1] == '(' ? "" : ", ", other ? other : name);

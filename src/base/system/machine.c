@@ -349,9 +349,8 @@ status stack_check(void) {
     struct rlimit stack, memory;
     bool has_limits = getrlimit(RLIMIT_STACK, &stack) == 0 && getrlimit(RLIMIT_AS, &memory) == 0;
     if (has_limits && stack.rlim_cur < STACK_SPACE)
-        return status_new(STATUS_USAGE,
-                          "the stack limit is %llu KiB, at least %zu KiB are needed; raise it with ulimit -s",
-                          (unsigned long long)stack.rlim_cur >> 10, STACK_SPACE >> 10);
+        return status_usage("the stack limit is %llu KiB, at least %zu KiB are needed; raise it with ulimit -s",
+                            (unsigned long long)stack.rlim_cur >> 10, STACK_SPACE >> 10);
     if (!has_limits || memory.rlim_cur == RLIM_INFINITY) return OK;
     if (!has_memory())
         return status_new(STATUS_MEMORY,

@@ -59,20 +59,18 @@ status module_open(const char *name, const char *symbol, void **address) {
     status result = OK;
     bool is_found = find_module(name, path, &tried);
     void *handle = is_found ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
-    if (is_found && !handle) result = status_new(STATUS_USAGE, "cannot load %s: %s", path, dlerror());
+    if (is_found && !handle) result = status_usage("cannot load %s: %s", path, dlerror());
     if (!is_found)
-        result = status_new(STATUS_USAGE, "the module ddptrain_%s.so is not installed (looked for %s)", name,
-                            text_string(&tried));
+        result = status_usage("the module ddptrain_%s.so is not installed (looked for %s)", name, text_string(&tried));
     if (!result && !(*address = dlsym(handle, symbol)))
-        result = status_new(STATUS_USAGE, "ddptrain_%s.so is not a module of this program: it has no symbol '%s'", name,
-                            symbol);
+        result = status_usage("ddptrain_%s.so is not a module of this program: it has no symbol '%s'", name, symbol);
     return result;
 }
 
 status module_need(const char *name, const char *symbol, const char *needs, const char *remedy, void **address) {
     status s = module_open(name, symbol, address);
     if (!s) return OK;
-    status failure = status_new(STATUS_USAGE, "%s: %s; %s", needs, status_message(s), remedy);
+    status failure = status_usage("%s: %s; %s", needs, status_message(s), remedy);
     status_free(s);
     return failure;
 }

@@ -105,8 +105,8 @@ const char *columns_nearest(const struct column_list *list, const char *name) {
 static status reject_key(const struct column_list *trained, enum column_role role, const char *what, const char *name) {
     SCOPED_TEXT expected = {0};
     columns_add_names(trained, role, &expected);
-    return status_new(STATUS_USAGE, "dataset.%ss: %s '%.60s'; the model was trained with the %ss: %s",
-                      column_role_name(role), what, name, column_role_name(role), text_string(&expected));
+    return status_usage("dataset.%ss: %s '%.60s'; the model was trained with the %ss: %s", column_role_name(role), what,
+                        name, column_role_name(role), text_string(&expected));
 }
 
 static status check_names(const struct column_list *trained, const struct column_index *index, enum column_role role,

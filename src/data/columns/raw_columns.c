@@ -364,8 +364,8 @@ void column_builder_explain_text(const struct column_builder *builder, struct te
 
 static status wrong_text(const struct column_builder *builder, size_t index, const char *sentence, size_t *row) {
     *row = builder->pool.items[index].first_row;
-    return status_new(STATUS_DATA, "column '%s': '%s' %s", text_name(builder->name).s,
-                      text_name(builder->pool.items[index].text).s, sentence);
+    return status_data("column '%s': '%s' %s", text_name(builder->name).s, text_name(builder->pool.items[index].text).s,
+                       sentence);
 }
 
 static status map_booleans(const struct column_builder *builder, double *map, size_t *row) {
@@ -488,11 +488,10 @@ bool text_pool_lists(const struct text_pool *pool, size_t *min, size_t *max) {
 static status reject_lists(const struct column_builder *builder, size_t min, size_t max) {
     struct name_text name = text_name(builder->name), first = text_name(builder->pool.items[0].text);
     if (min < max)
-        return status_new(STATUS_DATA,
-                          "column '%s': its values are lists of %zu to %zu numbers, such as '%s', but a value is one "
-                          "number; write them as the rows of an array, each filled up to %zu (docs/arrays.md; "
-                          "docs/models.md, Rows of different lengths)",
-                          name.s, min, max, first.s, max);
+        return status_data("column '%s': its values are lists of %zu to %zu numbers, such as '%s', but a value is one "
+                           "number; write them as the rows of an array, each filled up to %zu (docs/arrays.md; "
+                           "docs/models.md, Rows of different lengths)",
+                           name.s, min, max, first.s, max);
     return status_new(
         STATUS_DATA,
         "column '%s': its values are lists of %zu numbers, such as '%s', but a value is one number; write "
@@ -519,10 +518,9 @@ static status reject_texts(const struct column_builder *builder, size_t *row) {
 static status reject_target(const struct column_builder *builder, size_t *row) {
     if (!builder->is_given)
         return wrong_text(builder, 0, "is not a number, and the column is a target and an input. " TARGET_ADVICE, row);
-    return status_new(STATUS_DATA,
-                      "column '%s': it is a target and an input, whose values are numbers; remove its rule from "
-                      "dataset.columns, or for a class name the other columns in dataset.inputs",
-                      text_name(builder->name).s);
+    return status_data("column '%s': it is a target and an input, whose values are numbers; remove its rule from "
+                       "dataset.columns, or for a class name the other columns in dataset.inputs",
+                       text_name(builder->name).s);
 }
 
 static status infer(struct column_builder *builder, size_t *row) {

@@ -19,10 +19,9 @@
 static status reject_nul(const struct csv_reader *reader, const char *nul) {
     long long line = (long long)reader->line;
     for (const char *at = reader->at; at < nul; at++) line += *at == '\n' || (*at == '\r' && at[1] != '\n');
-    return status_new(STATUS_DATA,
-                      "%s:line %lld: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set "
-                      "dataset.csv.encoding: utf-16",
-                      reader->path, line);
+    return status_data("%s:line %lld: this is not UTF-8 text (it has a zero byte); if it is UTF-16, set "
+                       "dataset.csv.encoding: utf-16",
+                       reader->path, line);
 }
 
 status csv_start(struct csv_reader *reader, const char *path, char *text, size_t size) {
@@ -44,8 +43,8 @@ void csv_free(struct csv_reader *reader) {
 
 static status add_field(struct csv_reader *reader, const char *text, bool is_quoted) {
     if ((size_t)(reader->at - reader->record) > CSV_MAX_RECORD)
-        return status_new(STATUS_DATA, "%s:line %zu: the line is longer than %zu MiB, the maximum", reader->path,
-                          reader->record_line, CSV_MAX_RECORD >> 20);
+        return status_data("%s:line %zu: the line is longer than %zu MiB, the maximum", reader->path,
+                           reader->record_line, CSV_MAX_RECORD >> 20);
     if (reader->count == reader->capacity) {
         size_t capacity = reader->capacity ? reader->capacity * 2 : 32;
         struct csv_field *fields = realloc(reader->fields, capacity * sizeof *fields);
@@ -72,8 +71,7 @@ static status unquote(struct csv_reader *reader, char **field_end) {
     size_t opened = reader->line;
     char quote = reader->quote;
     for (;; from++) {
-        if (from == reader->end)
-            return status_new(STATUS_DATA, "%s:line %zu: a quoted field is not closed", reader->path, opened);
+        if (from == reader->end) return status_data("%s:line %zu: a quoted field is not closed", reader->path, opened);
         if (*from == quote && from[1] != quote) break;
         if (*from == quote) from++;
         if (*from == '\n' || (*from == '\r' && from[1] != '\n')) reader->line++;
@@ -84,9 +82,8 @@ static status unquote(struct csv_reader *reader, char **field_end) {
     }
     reader->at = from;
     if (ends_field(reader, from)) return OK;
-    return status_new(STATUS_DATA,
-                      "%s:line %zu: text after the closing quote of a field (write a quote inside a field twice)",
-                      reader->path, reader->line);
+    return status_data("%s:line %zu: text after the closing quote of a field (write a quote inside a field twice)",
+                       reader->path, reader->line);
 }
 
 /* Whether one of eight bytes is the delimiter, or less than 14 as the line ends are (Hacker's Delight, 6-1). */
@@ -225,7 +222,7 @@ static status check_piece(struct csv_reader *reader, size_t got) {
     if (nul) return reject_nul(reader, nul);
     reader->unchecked = size - valid;
     reader->is_not_utf8 = reader->unchecked > 3 || (reader->unchecked > 0 && reader->is_final);
-    return reader->is_not_utf8 ? status_new(STATUS_DATA, "%s: this is not UTF-8 text", reader->path) : OK;
+    return reader->is_not_utf8 ? status_data("%s: this is not UTF-8 text", reader->path) : OK;
 }
 
 /* Moves the unread text to the start of the buffer and reads more behind it. */
@@ -741,8 +738,7 @@ static status from_utf16(const char *path, bool is_big, char **text, size_t *siz
     void *memory;
     size_t length = 0;
     const uint8_t *in = (const uint8_t *)*text;
-    if (*size % 2)
-        return status_new(STATUS_DATA, "%s: UTF-16 text has an even number of bytes, this has %zu", path, *size);
+    if (*size % 2) return status_data("%s: UTF-16 text has an even number of bytes, this has %zu", path, *size);
     TRY(rows_alloc(*size + CSV_PADDING, 2, path, &memory));
     char *out = memory;
     for (size_t i = 0; i < *size; i += 2) {
@@ -756,7 +752,7 @@ static status from_utf16(const char *path, bool is_big, char **text, size_t *siz
         }
         if (code >= 0xd800 && code < 0xe000) {
             buffer_free(memory);
-            return status_new(STATUS_DATA, "%s: this is not UTF-16 text (byte %zu)", path, i);
+            return status_data("%s: this is not UTF-16 text (byte %zu)", path, i);
         }
         length += utf8_write(code, out + length);
     }
@@ -958,10 +954,9 @@ status csv_set_dialect(struct csv_reader *reader, const struct csv_config *diale
         reader->delimiter =
             find_delimiter(reader->at, (size_t)(reader->end - reader->at), reader->quote, reader->comment);
     if (!reader->comment || !csv_is_delimiter(reader, reader->comment)) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: dataset.csv.comment '%s' is the delimiter of the file; name it with dataset.csv.delimiter "
-                      "if it is another, or choose another comment",
-                      reader->path, dialect->comment);
+    return status_usage("%s: dataset.csv.comment '%s' is the delimiter of the file; name it with dataset.csv.delimiter "
+                        "if it is another, or choose another comment",
+                        reader->path, dialect->comment);
 }
 
 status csv_open_file(const char *path, const struct csv_config *dialect, struct csv_reader *reader, char **text,
@@ -984,10 +979,9 @@ char csv_decimal_of(const struct csv_reader *reader, const struct csv_config *di
 }
 
 status csv_ask_decimal(const char *path, size_t line, const char *text) {
-    return status_new(STATUS_DATA,
-                      "%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number shows "
-                      "which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
-                      path, line, text_name(text).s);
+    return status_data("%s:line %zu: '%s' has a decimal comma or a separator of thousands, and no other number shows "
+                       "which; set dataset.csv.decimal: ',' or dataset.csv.thousands: ','",
+                       path, line, text_name(text).s);
 }
 
 /* ---- writing ---- */

@@ -32,9 +32,8 @@
 static status reject_group(struct source *source, const char *key, size_t row, double group) {
     SCOPED_TEXT place = {0};
     source->format->describe(source, ROW_GROUP, row, 0, &place);
-    return isnan(group)
-               ? status_new(STATUS_DATA, "%s: the group is missing (%s)", text_string(&place), key)
-               : status_new(STATUS_DATA, "%s: the group is not a number between -2^53 and 2^53", text_string(&place));
+    return isnan(group) ? status_data("%s: the group is missing (%s)", text_string(&place), key)
+                        : status_data("%s: the group is not a number between -2^53 and 2^53", text_string(&place));
 }
 
 static status read_all_groups(struct source *source, const char *key, double *values) {
@@ -69,8 +68,8 @@ static status number_groups(const struct dataset_config *config, struct table *t
     for (size_t i = 0; i < table->rows; i++) unique[i] = values[i];
     *count = rank_values(values, unique, table->rows, groups);
     if (*count > 1 || !dataset_splits_groups(config)) return OK;
-    return status_new(STATUS_DATA, "%s: dataset.split.group: all rows have the same '%s'; a split needs two groups",
-                      config->path, config->split.group);
+    return status_data("%s: dataset.split.group: all rows have the same '%s'; a split needs two groups", config->path,
+                       config->split.group);
 }
 
 status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count) {
@@ -96,8 +95,8 @@ static status reject_weight(struct source *source, size_t row, double weight) {
         text_add_double(&place, weight);
     else
         text_add(&place, isnan(weight) ? "NaN" : weight > 0 ? "Inf" : "-Inf");
-    return status_new(STATUS_DATA, "%s is %s; weights are finite numbers from 0", text_string(&place),
-                      isfinite(weight) ? weight < 0 ? "negative" : "too large for float32" : "not finite");
+    return status_data("%s is %s; weights are finite numbers from 0", text_string(&place),
+                       isfinite(weight) ? weight < 0 ? "negative" : "too large for float32" : "not finite");
 }
 
 /* Reads the weights of all rows to *out, for buffer_free, also after a failure. */
@@ -125,7 +124,7 @@ static double sum_of(const double *weights, const struct selection *rows, size_t
 static status check_sum(const struct dataset_config *config, const char *path, const char *rows, double sum,
                         size_t count) {
     if (sum > 0 || count == 0) return OK;
-    return status_new(STATUS_DATA, "%s: the weights ('%s') of the %s rows are all 0", path, config->weights, rows);
+    return status_data("%s: the weights ('%s') of the %s rows are all 0", path, config->weights, rows);
 }
 
 static void set_range(struct dataset_info *info, const double *weights, const struct selection *train, double sum) {
@@ -157,9 +156,8 @@ static status weights_read(const struct dataset_config *config, struct table *ta
                            struct dataset_info *info) {
     if (!config->weights || config->request.without_targets) return OK;
     if (!joined_first(tables[0].source)->format->read_extra)
-        return status_new(STATUS_USAGE,
-                          "dataset.weights: format %s has no names for weights; hdf5, csv, sqlite and npz have",
-                          dataset_format_of(config, config->path)->name);
+        return status_usage("dataset.weights: format %s has no names for weights; hdf5, csv, sqlite and npz have",
+                            dataset_format_of(config, config->path)->name);
     for (int i = 0; i < n_tables; i++) TRY(read_all_weights(tables[i].source, &tables[i].weights));
     return check_parts(config, tables, n_tables, train, validation, info);
 }
@@ -176,10 +174,9 @@ static size_t find_texts(const struct raw_column *columns, size_t count) {
 }
 
 static status reject_shared(const struct dataset_config *config, const char *name) {
-    return status_new(STATUS_USAGE,
-                      "%s: column '%s' is a text, whose tokens are an input of their own; give the other columns "
-                      "another name, as in dataset.inputs: {words: [%s], numbers: [...]}, or ignore them",
-                      config->path, text_name(name).s, text_name(name).s);
+    return status_usage("%s: column '%s' is a text, whose tokens are an input of their own; give the other columns "
+                        "another name, as in dataset.inputs: {words: [%s], numbers: [...]}, or ignore them",
+                        config->path, text_name(name).s, text_name(name).s);
 }
 
 /* Each column of texts must be all of its input. */
@@ -209,7 +206,7 @@ static status text_columns_open(const struct dataset_config *config, const struc
     arena_destroy(arena);
     const char *trained = config->request.is_trained ? config->request.trained_tokenizer : NULL;
     if (config->request.is_trained && !trained)
-        return status_new(STATUS_DATA, "the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");
+        return status_data("the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");
     if (!config->request.is_trained) TRY(check_inputs(config, source->columns, source->input_size));
     if (!config->request.is_trained && (!rule || !rule->tokenizer)) return OK;
     return tokenizer_open(rule ? rule->tokenizer : NULL, "dataset.columns", trained, &out->json, &out->tokenizer);
@@ -259,11 +256,10 @@ static status class_weights_set(struct dataset *dataset, const struct dataset_co
     info->class_weights = config->request.trained_class_weights;
     if (info->class_weights.count) return OK;
     if (info->target_kind != TARGET_CLASS || info->target_size != 1 || info->input_kind == INPUT_TOKENS)
-        return status_new(STATUS_USAGE, "loss.weight: balanced needs one class per row; give a list of numbers");
+        return status_usage("loss.weight: balanced needs one class per row; give a list of numbers");
     if (info->classes > MAX_CLASSES)
-        return status_new(STATUS_DATA,
-                          "loss.weight: balanced: the largest class is %lld; at most %lld classes are counted",
-                          (long long)info->classes - 1, (long long)MAX_CLASSES);
+        return status_data("loss.weight: balanced: the largest class is %lld; at most %lld classes are counted",
+                           (long long)info->classes - 1, (long long)MAX_CLASSES);
     SCOPED_BUFFER void *classes = NULL;
     size_t n = (size_t)info->classes;
     TRY(rows_alloc(info->train_rows, sizeof(int64_t), "the classes", &classes));
@@ -357,8 +353,8 @@ static size_t first_feature(const struct preparation *preparation, size_t column
 }
 
 static status differs(const struct dataset_config *config, const char *key, size_t named, size_t size) {
-    return status_new(STATUS_USAGE, "%s: dataset.%s names %zu value%s of a row, but a row has %zu",
-                      config->path ? config->path : "synthetic dataset", key, named, text_plural(named, "s"), size);
+    return status_usage("%s: dataset.%s names %zu value%s of a row, but a row has %zu",
+                        config->path ? config->path : "synthetic dataset", key, named, text_plural(named, "s"), size);
 }
 
 static status name_inputs(const struct dataset_config *config, const struct source *source,
@@ -404,8 +400,8 @@ static status check_target(const struct dataset_config *config, struct table *ta
     table->ignored = *ignored;
     TRY(table_count_classes(table, target->first, target->size, &count));
     if (count.classes > TABLE_MAX_FLOAT_CLASS)
-        return status_new(STATUS_DATA, "dataset.targets: '%s' has the class %lld; the largest with `losses` is %d",
-                          target->name, (long long)count.classes - 1, TABLE_MAX_FLOAT_CLASS);
+        return status_data("dataset.targets: '%s' has the class %lld; the largest with `losses` is %d", target->name,
+                           (long long)count.classes - 1, TABLE_MAX_FLOAT_CLASS);
     if (count.classes > target->classes) target->classes = count.classes;
     if (count.first < target->first_class) target->first_class = count.first;
     return OK;
@@ -459,8 +455,7 @@ static status add_input_targets(const struct dataset_config *config, struct data
         for (size_t n = 0; n < info->input_count; n++)
             if (strcmp(info->inputs[n].name, name) == 0) input = &info->inputs[n];
         if (!input || strcmp(input->name, name) != 0)
-            return status_new(STATUS_USAGE, "losses: the target '%s' is neither a target nor an input of the dataset",
-                              name);
+            return status_usage("losses: the target '%s' is neither a target nor an input of the dataset", name);
         struct dataset_target *target = &targets[info->target_count++];
         *target = (struct dataset_target){.name = name,
                                           .first = info->target_size,
@@ -585,8 +580,7 @@ static status check_folder(const struct dataset_config *config, const char *path
     bool may_be_image =
         config->request.without_targets && !config->image.labels && image_is_named(path) && !archive_in_path(path);
     if (may_be_image) TRY(io_stat(path, &info));
-    if (may_be_image && !info.exists)
-        return status_new(STATUS_DATA, "cannot read the image '%s': %s", path, strerror(ENOENT));
+    if (may_be_image && !info.exists) return status_data("cannot read the image '%s': %s", path, strerror(ENOENT));
     return info.is_file ? OK : folder_check(path);
 }
 
@@ -645,14 +639,14 @@ status dataset_open_source(const struct dataset_config *config, const char *path
     if (!format) {
         struct text names = {0};
         dataset_format_names(&names);
-        status s = status_new(STATUS_USAGE, "'%s': unknown file extension; set dataset.format to one of: %s",
-                              path ? path : "", text_string(&names));
+        status s = status_usage("'%s': unknown file extension; set dataset.format to one of: %s", path ? path : "",
+                                text_string(&names));
         text_free(&names);
         return s;
     }
     if (config->request.skips_bad_rows && (!(format->keys & KEY_COLUMNS) || config->window.steps))
-        return status_new(STATUS_USAGE, "--skip-bad-rows is for rows of CSV files and SQLite tables%s",
-                          config->window.steps ? ", but not for those of windows, which are adjacent" : "");
+        return status_usage("--skip-bad-rows is for rows of CSV files and SQLite tables%s",
+                            config->window.steps ? ", but not for those of windows, which are adjacent" : "");
     TRY(open_files(format, config, path, wants_classes, train, out));
     struct source *source = *out;
     if (!isnan(config->divide)) source->divide = config->divide;
@@ -713,7 +707,7 @@ static status check_same_shape(const struct dataset_config *config, const struct
     source_add_shape(validation->input_dims, validation->input_shape, &shapes);
     text_printf(&shapes, " and %zu", validation->target_size);
     if (has_shapes) add_target_shape(validation, &shapes);
-    status s = status_new(STATUS_DATA, "rows of '%s' have shape %s", config->path, text_string(&shapes));
+    status s = status_data("rows of '%s' have shape %s", config->path, text_string(&shapes));
     text_free(&shapes);
     return s;
 }
@@ -736,11 +730,10 @@ static status open_tables(struct dataset *dataset, const struct dataset_config *
 static status read_classes(struct table *table, const struct dataset_config *config, void **classes) {
     *classes = NULL;
     if (table->target_kind != TARGET_CLASS && config->request.target_range != TARGETS_ARE_PROBABILITIES)
-        return status_new(STATUS_USAGE,
-                          "dataset.split.stratify: it needs classes as targets, but this loss has other targets");
+        return status_usage("dataset.split.stratify: it needs classes as targets, but this loss has other targets");
     if (table->target_size != 1)
-        return status_new(STATUS_USAGE, "dataset.split.stratify: it needs one class per row, but a row has %zu targets",
-                          table->target_size);
+        return status_usage("dataset.split.stratify: it needs one class per row, but a row has %zu targets",
+                            table->target_size);
     TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", classes));
     return status_prefix(table_classes(table, *classes), "dataset.split.stratify");
 }
@@ -806,14 +799,14 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
     struct table *table = &dataset->tables[0];
     struct dataset_info *info = &dataset->info;
     const char *name = config->path ? config->path : "synthetic dataset";
-    if (table->rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", name);
+    if (table->rows == 0) return status_data("%s: there are no rows", name);
     dataset->parts[DATASET_TRAIN].table = dataset->parts[DATASET_TEST].table = table;
     dataset->parts[DATASET_VALIDATION].table = &dataset->tables[dataset->n_tables - 1];
     info->train_rows = info->rows = table->rows;
     if (dataset->n_tables == 2) {
         info->validation_rows = dataset->tables[1].rows;
         if (info->validation_rows > 0) return OK;
-        return status_new(STATUS_DATA, "%s: there are no validation rows", config->validation.path);
+        return status_data("%s: there are no validation rows", config->validation.path);
     }
     if (!split_is_given(&config->split)) return OK;
     bool is_ordered = config->split.stratify || config->split.folds || config->split.group;
@@ -822,9 +815,9 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
         split_sizes(&config->split, table->rows, &info->train_rows, &info->validation_rows);
     bool is_torch = config->split.train > 0;
     if (info->train_rows == 0)
-        return status_new(STATUS_DATA, "%s: split.%s %g of %zu row%s leaves no training row", name,
-                          is_torch ? "train" : "test", is_torch ? config->split.train : config->split.test, table->rows,
-                          text_plural(table->rows, "s"));
+        return status_data("%s: split.%s %g of %zu row%s leaves no training row", name, is_torch ? "train" : "test",
+                           is_torch ? config->split.train : config->split.test, table->rows,
+                           text_plural(table->rows, "s"));
     bool is_by_series = windowed_splits_series(config);
     if (config->split.shuffle || config->split.folds || is_by_series || has_test) {
         void *order;
@@ -883,8 +876,8 @@ static status check_trained(const struct preparation *preparation, const struct 
         is_same = strcmp(preparation->items[i].name, source->columns[i].name) == 0 &&
                   preparation->items[i].type == source->columns[i].type;
     return is_same ? OK
-                   : status_new(STATUS_DATA, "the checkpoint's preparation (data/preparation) has other columns than "
-                                             "its data/columns; the file was changed");
+                   : status_data("the checkpoint's preparation (data/preparation) has other columns than "
+                                 "its data/columns; the file was changed");
 }
 
 /* The columns of a model without a preparation: numbers, of which none may be missing. */
@@ -1081,8 +1074,7 @@ static status scale_targets(struct dataset *dataset, const struct dataset_config
     if (config->request.is_trained) type = trained ? trained->type : TARGET_SCALE_NONE;
     if (type == TARGET_SCALE_NONE || table->target_size == 0 || dataset->info.target_kind == TARGET_CLASS) return OK;
     if (trained && trained->size != targets)
-        return status_new(STATUS_DATA, "the model was trained with %zu targets per row, but a row has %zu",
-                          trained->size, targets);
+        return status_data("the model was trained with %zu targets per row, but a row has %zu", trained->size, targets);
     for (int i = 0; i < dataset->n_tables && type == TARGET_SCALE_LOG1P; i++)
         TRY(table_check_log1p(&dataset->tables[i]));
     dataset->target_scale = trained ? target_scale_copy(trained, dataset->arena)

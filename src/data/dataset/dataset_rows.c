@@ -367,9 +367,8 @@ static status check_colors(struct dataset *dataset) {
 static status refuse(const struct dataset_target *target, const char *advice) {
     SCOPED_TEXT shape = {0};
     source_add_shape(target->dims, target->shape, &shape);
-    return status_new(STATUS_USAGE,
-                      "dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); %s",
-                      text_string(&shape), advice);
+    return status_usage("dataset.augment moves the pixels of the inputs, but cannot move those of the targets (%s); %s",
+                        text_string(&shape), advice);
 }
 
 /* Whether the height and the width of [target] are those of the inputs. */
@@ -384,10 +383,9 @@ static bool is_image(const struct augment *augment, const struct dataset_target 
 static status check_list(const struct augment *augment, const struct dataset_target *target) {
     size_t pixels = augment->height * augment->width;
     if (pixels < MIN_LISTED_PIXELS || target->size % pixels) return OK;
-    return status_new(STATUS_USAGE,
-                      "dataset.augment moves the pixels of the inputs, but cannot move targets that are lists of as "
-                      "many values (%zu); store them as (rows, %zu, %zu, %zu)",
-                      target->size, target->size / pixels, augment->height, augment->width);
+    return status_usage("dataset.augment moves the pixels of the inputs, but cannot move targets that are lists of as "
+                        "many values (%zu); store them as (rows, %zu, %zu, %zu)",
+                        target->size, target->size / pixels, augment->height, augment->width);
 }
 
 /* Adds [target] to *moved (count), if it moves. [ignored]: NULL for values. */
@@ -434,8 +432,8 @@ status dataset_prepare_augment(struct dataset *dataset, const struct dataset_con
     if (source->input_dims != 3 || source->input_kind == INPUT_TOKENS) {
         SCOPED_TEXT shape = {0};
         source_add_shape(source->input_dims, source->input_shape, &shape);
-        return status_new(STATUS_USAGE, "dataset.augment needs images, (channels, height, width), but a row is %s",
-                          text_string(&shape));
+        return status_usage("dataset.augment needs images, (channels, height, width), but a row is %s",
+                            text_string(&shape));
     }
     void *memory;
     TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float) + sizeof(struct color_range), "the augmentation",

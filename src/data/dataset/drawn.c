@@ -260,11 +260,10 @@ status drawn_open(struct dataset *dataset, const struct dataset_config *config, 
     struct dataset_info *info = &dataset->info;
     bool in_order = config->request.draws_in_order, is_pair = config->draw.type == DRAW_PAIRS;
     if (!in_order && (info->input_kind == INPUT_TOKENS || info->target_size != 1))
-        return status_new(STATUS_USAGE, "dataset.draw: it needs one class per row, but a row has %zu targets",
-                          info->target_size);
+        return status_usage("dataset.draw: it needs one class per row, but a row has %zu targets", info->target_size);
     if (!in_order && !is_pair && !config->request.has_losses)
-        return status_new(STATUS_USAGE, "dataset.draw: triplets have no target; write `losses: [{type: triplet_margin, "
-                                        "output: NAME}]` in place of `loss`");
+        return status_usage("dataset.draw: triplets have no target; write `losses: [{type: triplet_margin, "
+                            "output: NAME}]` in place of `loss`");
     *s = (struct drawn_samples){.type = (enum draw_type)config->draw.type,
                                 .seed = (uint64_t)config->draw.seed,
                                 .members = members_of[config->draw.type].members,

@@ -70,7 +70,7 @@ void input_scaling_destroy(struct input_scaling *scaling) {
 }
 
 static status reject(const struct input_scaling *s, size_t first, size_t index, const char *sentence) {
-    return status_new(STATUS_DATA, "row %zu, value %zu: %s", first + index / s->size, index % s->size, sentence);
+    return status_data("row %zu, value %zu: %s", first + index / s->size, index % s->size, sentence);
 }
 
 static status scale_bytes(const struct input_scaling *s, size_t first, const double *rows, size_t count, float *out) {

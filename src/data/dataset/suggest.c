@@ -292,8 +292,8 @@ static status find_target(const char *path, const char *target, const struct col
     const char *nearest = *out == count ? schema_nearest(target, names) : NULL;
     free(names);
     if (*out < count) return OK;
-    return status_new(STATUS_USAGE, "--target: %s has no column '%s'%s%s%s", path, target,
-                      nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'" : "");
+    return status_usage("--target: %s has no column '%s'%s%s%s", path, target, nearest ? "; did you mean '" : "",
+                        nearest ? nearest : "", nearest ? "'" : "");
 }
 
 static void count_classes(const struct column_view *c, bool are_labels, struct arena *arena, struct suggestion *out) {
@@ -323,26 +323,23 @@ static status choose_target(const char *path, const struct column_view *c, const
     const char *shown = arena_copy(arena, text_name(c->name).s);
     out->target = c->name;
     if (c->blobs)
-        return status_new(STATUS_USAGE, "%s: the target '%s' has blobs; name another column by --target COLUMN", path,
-                          shown);
+        return status_usage("%s: the target '%s' has blobs; name another column by --target COLUMN", path, shown);
     if (c->values == 0)
-        return status_new(STATUS_USAGE, "%s: the target '%s' has no values; name another column by --target COLUMN",
-                          path, shown);
+        return status_usage("%s: the target '%s' has no values; name another column by --target COLUMN", path, shown);
     out->missing_targets = c->missing;
     if (holds_texts(c) && !are_categories(c) && are_styled(c))
-        return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has %s; write plain numbers, or name another column by --target COLUMN",
-                          path, shown, explain_styles(c, unit, arena));
+        return status_usage(
+            "%s: the target '%s' has %s; write plain numbers, or name another column by --target COLUMN", path, shown,
+            explain_styles(c, unit, arena));
     if (holds_texts(c) && !are_categories(c) && c->numbers == 0)
-        return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; "
-                          "name another column by --target COLUMN",
-                          path, shown, c->pool.count, c->values);
+        return status_usage("%s: the target '%s' has too many different texts (%zu or more in %zu rows) for classes; "
+                            "name another column by --target COLUMN",
+                            path, shown, c->pool.count, c->values);
     if (holds_texts(c) && (!c->starts_with_text || !are_categories(c)))
-        return status_new(STATUS_USAGE,
-                          "%s: the target '%s' has numbers and texts, such as %s; remove these rows, write texts only, "
-                          "or name another column by --target COLUMN",
-                          path, shown, explain_text(c, unit, arena));
+        return status_usage(
+            "%s: the target '%s' has numbers and texts, such as %s; remove these rows, write texts only, "
+            "or name another column by --target COLUMN",
+            path, shown, explain_text(c, unit, arena));
     bool are_numbers = !holds_texts(c) && c->whole == c->values && c->min > -2 * MAX_NUMBER_CLASSES &&
                        c->max < 2 * MAX_NUMBER_CLASSES && c->pool.count > 1 && c->pool.count <= MAX_NUMBER_CLASSES &&
                        c->pool.count * 3 <= c->values;
@@ -362,7 +359,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
                          struct arena *arena) {
     const struct csv_reader *record;
     TRY(reader->next(reader->state, &record));
-    if (!record) return status_new(STATUS_DATA, "%s: the file is empty", reader->path);
+    if (!record) return status_data("%s: the file is empty", reader->path);
     *count = record->count;
     *columns = arena_alloc(arena, *count * sizeof **columns);
     for (size_t i = 0; i < *count; i++) {
@@ -372,8 +369,7 @@ static status read_names(struct record_reader *reader, struct column_view **colu
         (*columns)[i].keeps_hashes = identifier_name((*columns)[i].name) != NO_IDENTIFIER;
         for (size_t k = 0; k < i && *count <= MAX_COMPARED; k++)
             if (strcmp((*columns)[k].name, (*columns)[i].name) == 0)
-                return status_new(STATUS_DATA, "%s:%s: duplicate column '%s'", reader->path, reader->header,
-                                  (*columns)[i].name);
+                return status_data("%s:%s: duplicate column '%s'", reader->path, reader->header, (*columns)[i].name);
     }
     return OK;
 }
@@ -396,14 +392,14 @@ static status read_rows(struct record_reader *reader, struct column_view *column
     for (*rows = 0;; ++*rows) {
         const struct csv_reader *record;
         TRY(reader->next(reader->state, &record));
-        if (!record && *rows == 0) return status_new(STATUS_DATA, "%s: there are no rows", reader->path);
+        if (!record && *rows == 0) return status_data("%s: there are no rows", reader->path);
         if (!record && csv_is_undecided(reader->decimal))
             return csv_ask_decimal(reader->path, reader->unclear_line, reader->unclear);
         if (!record) return OK;
         size_t line = reader->has_lines ? record->record_line : *rows;
         if (record->count != count)
-            return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
-                              record->record_line, record->count, count);
+            return status_data("%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
+                               record->record_line, record->count, count);
         for (size_t i = 0; i < count; i++) TRY(add_field(reader, &columns[i], record->fields[i].text, line));
     }
 }
@@ -568,7 +564,7 @@ static status reject_inputs(const char *path, const struct suggestion *s) {
     }
     text_add(&why, "; see ddptrain inspect ");
     text_add_shell(&why, path);
-    return status_new(STATUS_USAGE, "%s: no column is left for the inputs%s", path, text_string(&why));
+    return status_usage("%s: no column is left for the inputs%s", path, text_string(&why));
 }
 
 /* Where the chosen column has sentences, only its place speaks for it: the last other one that can be a target. */
@@ -668,9 +664,8 @@ static status suggest_columns(struct record_reader *reader, const char *target, 
     status s = read_names(reader, &columns, &count, arena);
     if (!s) s = read_rows(reader, columns, count, &out->rows);
     if (columns && count < 2 && (s || find_series(columns, count) == count))
-        s = status_first(status_new(STATUS_DATA, "%s:%s: expected two columns or more%s", reader->path, reader->header,
-                                    reader->advice),
-                         s);
+        s = status_first(
+            status_data("%s:%s: expected two columns or more%s", reader->path, reader->header, reader->advice), s);
     const char *strip = s ? NULL : find_strip(reader, columns, count, arena, out);
     char thousands = s || strip ? 0 : find_thousands(reader, columns, count, out);
     if (strip) out->strip = strip;
@@ -1007,8 +1002,8 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
         struct text names = {0};
         TRY(file_check(path, &bytes));
         dataset_format_names(&names);
-        status s = status_new(STATUS_USAGE, "'%s': unknown file extension%s; the formats are: %s", path,
-                              dataset_format_advice(path), text_string(&names));
+        status s = status_usage("'%s': unknown file extension%s; the formats are: %s", path,
+                                dataset_format_advice(path), text_string(&names));
         text_free(&names);
         return s;
     }

@@ -19,9 +19,8 @@ static status check_series(const struct dataset_config *config, const struct tab
     if (row == table->rows) return OK;
     struct text place = {0};
     table->source->format->describe(table->source, ROW_GROUP, row, 0, &place);
-    status s =
-        status_new(STATUS_DATA, "%s: the rows of a series are not adjacent; sort the rows by '%s', then by time (%s)",
-                   text_string(&place), dataset_group(config), dataset_group_key(config));
+    status s = status_data("%s: the rows of a series are not adjacent; sort the rows by '%s', then by time (%s)",
+                           text_string(&place), dataset_group(config), dataset_group_key(config));
     text_free(&place);
     return s;
 }
@@ -37,9 +36,9 @@ status windowed_open(struct dataset *dataset, const struct dataset_config *confi
     const struct source *source = dataset->tables[0].source;
     if (config->window.steps == 0) return OK;
     if (source->input_kind != INPUT_VALUES || source->input_dims != 1)
-        return status_new(STATUS_USAGE, "dataset.window: the rows must be lists of numbers, one row for each time");
+        return status_usage("dataset.window: the rows must be lists of numbers, one row for each time");
     if (config->request.has_losses)
-        return status_new(STATUS_USAGE, "dataset.window: `losses` cannot be combined with it; write `loss`");
+        return status_usage("dataset.window: `losses` cannot be combined with it; write `loss`");
     dataset->info.windows = (struct dataset_windows){
         .steps = (size_t)config->window.steps,
         .target_steps = (size_t)config->window.predict_steps,

@@ -39,9 +39,8 @@ void files_raise_limit(size_t count) {
 }
 
 status files_are_too_many(const char *path, const struct string_list *others, size_t count, const char *format) {
-    if (others->count)
-        return status_new(STATUS_USAGE, "'%s' and %zu more: format %s reads one file", path, count - 1, format);
-    return status_new(STATUS_USAGE, "'%s' matches %zu files, but format %s reads one", path, count, format);
+    if (others->count) return status_usage("'%s' and %zu more: format %s reads one file", path, count - 1, format);
+    return status_usage("'%s' matches %zu files, but format %s reads one", path, count, format);
 }
 
 status folder_check(const char *path) {
@@ -53,7 +52,7 @@ status folder_check(const char *path) {
                          : !info.is_folder ? "it is a file, and format images reads a folder, or a zip or tar archive"
                                            : strerror(errno);
     if (is_readable) return OK;
-    return status_new(STATUS_DATA, "cannot read the folder of images '%s': %s", path, reason);
+    return status_data("cannot read the folder of images '%s': %s", path, reason);
 }
 
 status file_read(const char *path, char **text, size_t *size) {
@@ -94,11 +93,11 @@ static status match(const char *path, struct arena *arena, struct string_list *f
     int error = glob(path, GLOB_NOSORT, NULL, &found);
     status s = OK;
     if (error == GLOB_NOMATCH)
-        s = status_new(STATUS_DATA, "'%s': no file matches this pattern", path);
+        s = status_data("'%s': no file matches this pattern", path);
     else if (error == GLOB_NOSPACE)
         s = status_memory("the names of files");
     else if (error)
-        s = status_new(STATUS_DATA, "'%s': a folder of this pattern cannot be read", path);
+        s = status_data("'%s': a folder of this pattern cannot be read", path);
     struct string_list names = {arena_alloc(arena, (found.gl_pathc + 1) * sizeof *names.items), 0};
     for (; !s && names.count < found.gl_pathc; names.count++)
         names.items[names.count] = arena_copy(arena, found.gl_pathv[names.count]);
@@ -167,8 +166,8 @@ static int compare_files(const void *left, const void *right) {
 }
 
 static status reject_twice(const char *name, const char *other) {
-    if (strcmp(name, other) == 0) return status_new(STATUS_USAGE, "'%s': the list of files has this file twice", name);
-    return status_new(STATUS_USAGE, "'%s': the list of files has this file twice, also as '%s'", name, other);
+    if (strcmp(name, other) == 0) return status_usage("'%s': the list of files has this file twice", name);
+    return status_usage("'%s': the list of files has this file twice, also as '%s'", name, other);
 }
 
 /* A file of two patterns, or with two names, would have its rows twice. */

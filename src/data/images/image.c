@@ -417,7 +417,7 @@ void image_decoder_destroy(struct image_decoder *decoder) {
 /* ---- what both kinds of images need ---- */
 
 static status image_damaged(const struct image_decoder *decoder, const char *reason) {
-    return status_new(STATUS_DATA, "%s: the image is damaged: %s; replace or remove the file", decoder->name, reason);
+    return status_data("%s: the image is damaged: %s; replace or remove the file", decoder->name, reason);
 }
 
 /* Makes *memory (*capacity bytes) at least [bytes] large and keeps its contents. STATUS_MEMORY. */
@@ -433,8 +433,8 @@ static status image_grow(uint8_t **memory, size_t *capacity, size_t bytes) {
 /* Checks the size of an image. */
 static status image_check_size(const struct image_decoder *decoder, size_t width, size_t height) {
     if (width > 0 && height > 0 && height <= IMAGE_MAX_PIXELS / width) return OK;
-    return status_new(STATUS_DATA, "%s: the image has %zu x %zu pixels; at most %u in total are decoded", decoder->name,
-                      width, height, IMAGE_MAX_PIXELS);
+    return status_data("%s: the image has %zu x %zu pixels; at most %u in total are decoded", decoder->name, width,
+                       height, IMAGE_MAX_PIXELS);
 }
 
 /* The size after the resize of an image of this size. */
@@ -713,10 +713,10 @@ static status read_png_indexes(struct png *png) {
     int type = png_get_color_type(png->reader, png->info), depth = png_get_bit_depth(png->reader, png->info);
     void *memory;
     if ((type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE) || depth > 8)
-        return status_new(STATUS_DATA,
-                          "%s: a mask must be a grey or palette image of at most 8 bits, whose pixels are classes, but "
-                          "this one has %s; convert the file",
-                          png->decoder->name, depth > 8 ? "16 bits" : "colours or transparency");
+        return status_data(
+            "%s: a mask must be a grey or palette image of at most 8 bits, whose pixels are classes, but "
+            "this one has %s; convert the file",
+            png->decoder->name, depth > 8 ? "16 bits" : "colours or transparency");
     png_set_packing(png->reader);
     int passes = png_set_interlace_handling(png->reader);
     png_read_update_info(png->reader, png->info);
@@ -792,8 +792,8 @@ static status decode(struct image_decoder *decoder, const char *name, const uint
         *kind = "PNG";
         return image_decode_png(decoder, bytes, size, size_only, width, height);
     }
-    if (size == 0) return status_new(STATUS_DATA, "%s: the file is empty; replace or remove it", name);
-    return status_new(STATUS_DATA, "%s: this is not a JPEG or PNG image; convert or remove the file", name);
+    if (size == 0) return status_data("%s: the file is empty; replace or remove it", name);
+    return status_data("%s: this is not a JPEG or PNG image; convert or remove the file", name);
 }
 
 status image_decode(struct image_decoder *decoder, const char *name, const uint8_t *bytes, size_t size, uint8_t *out) {
@@ -806,8 +806,8 @@ status image_decode(struct image_decoder *decoder, const char *name, const uint8
 
 static status grow_file(struct image_decoder *decoder, const char *path, uint64_t bytes) {
     if (bytes > MAX_FILE)
-        return status_new(STATUS_DATA, "%s: the file has %llu bytes; images of at most %llu are read", path,
-                          (unsigned long long)bytes, (unsigned long long)MAX_FILE);
+        return status_data("%s: the file has %llu bytes; images of at most %llu are read", path,
+                           (unsigned long long)bytes, (unsigned long long)MAX_FILE);
     return image_grow(&decoder->file, &decoder->file_capacity, (size_t)bytes);
 }
 
@@ -826,7 +826,7 @@ static status read_file(struct image_decoder *decoder, const struct image_place 
     TRY(io_open(path, &fd));
     status s = io_stat_fd(fd, path, &info);
     if (!s && !info.is_file)
-        s = status_new(STATUS_DATA, "%s: it is %s, not a file", path, info.is_folder ? "a folder" : "a device");
+        s = status_data("%s: it is %s, not a file", path, info.is_folder ? "a folder" : "a device");
     if (!s) s = grow_file(decoder, path, info.size);
     if (!s) s = io_read(fd, path, decoder->file, (size_t)info.size, size);
     return status_first(s, io_close(fd, path));
@@ -866,9 +866,9 @@ static status check_mask_size(struct image_decoder *decoder, const char *path, c
     if (image_width == width && image_height == height) return OK;
     bool is_turned = image_width == height && image_height == width && !decoder->config->exif_orientation &&
                      exif_is_swapped(exif_orientation(decoder->file, size));
-    return status_new(STATUS_DATA, "%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu%s", path, width,
-                      height, image->path, image_width, image_height,
-                      is_turned ? "; dataset.image.exif_orientation: true turns the image upright" : "");
+    return status_data("%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu%s", path, width, height,
+                       image->path, image_width, image_height,
+                       is_turned ? "; dataset.image.exif_orientation: true turns the image upright" : "");
 }
 
 /* The pixel of each kept one; sums as in Pillow's ImagingScaleAffine, whose rounding decides between two neighbours. */
@@ -903,8 +903,7 @@ status image_decode_mask(struct image_decoder *decoder, const struct image_place
     TRY(read_file(decoder, mask, &size));
     decoder->name = path;
     if (size < 8 || memcmp(decoder->file, "\x89PNG\r\n\x1a\n", 8) != 0)
-        return status_new(STATUS_DATA, "%s: a mask must be a PNG image, whose pixels are exact; convert the file",
-                          path);
+        return status_data("%s: a mask must be a PNG image, whose pixels are exact; convert the file", path);
     status s = image_decode_png_indexes(decoder, decoder->file, size, &pixels, &width, &height);
     if (!s) s = check_mask_size(decoder, path, image, width, height);
     if (!s) s = crop_mask(decoder, pixels, width, height, out);

@@ -64,8 +64,7 @@ status byte_table_create(const struct scaler *scaler, double divide, size_t size
         for (int byte = 0; byte < 256; byte++) {
             float value = table->values[f * 256 + (size_t)byte] = byte_table_value(scaler, f, divide, byte);
             if (!isfinite(value))
-                return status_new(STATUS_USAGE, "dataset.scale: the scaled value of byte %d is too large for float32",
-                                  byte);
+                return status_usage("dataset.scale: the scaled value of byte %d is too large for float32", byte);
         }
     return OK;
 }
@@ -88,8 +87,8 @@ void byte_table_apply(const struct byte_table *table, const uint8_t *bytes, floa
 static status copy_numbers(const struct real_list *list, const char *name, const char *what, double *out,
                            size_t features, size_t period) {
     if (list->count != 1 && list->count != period)
-        return status_new(STATUS_USAGE, "dataset.scale.%s has %zu numbers; rows with %zu %s need 1 or %zu", name,
-                          list->count, period, what, period);
+        return status_usage("dataset.scale.%s has %zu numbers; rows with %zu %s need 1 or %zu", name, list->count,
+                            period, what, period);
     for (size_t f = 0; f < features; f++) out[f] = list->items[list->count == 1 ? 0 : f % period];
     return OK;
 }
@@ -111,8 +110,8 @@ static status create_for_features(const struct scale_config *config, const struc
                                   struct scaler *scaler) {
     bool is_given = config->mean.count > 0;
     if (is_given && !config->is_fitted)
-        return status_new(STATUS_USAGE, "dataset.scale: mean and std are for tables whose columns are all numbers; "
-                                        "give each column its scale in dataset.columns");
+        return status_usage("dataset.scale: mean and std are for tables whose columns are all numbers; "
+                            "give each column its scale in dataset.columns");
     TRY(scaler_alloc(scaler, preparation->features));
     scaler->block = 1;
     if (is_given) {
@@ -134,9 +133,8 @@ static status choose_features(const struct scale_config *config, const struct so
                                                      : 1;
     if (!config->per_feature || is_vector || is_checkpoint) return OK;
     if (source->input_dims != 2)
-        return status_new(STATUS_USAGE,
-                          "dataset.scale.per_feature: is for rows (steps, features), but a row has %d dimensions",
-                          source->input_dims);
+        return status_usage("dataset.scale.per_feature: is for rows (steps, features), but a row has %d dimensions",
+                            source->input_dims);
     *features = source->input_size;
     *period = (size_t)source->input_shape[1];
     return OK;
@@ -148,8 +146,7 @@ status scaler_create(const struct scale_config *config, const struct source *sou
     bool is_given = config->mean.count > 0;
     if (preparation) return create_for_features(config, preparation, scaler);
     if (!is_given && config->type == SCALE_NONE) return OK;
-    if (source->input_kind == INPUT_TOKENS)
-        return status_new(STATUS_USAGE, "dataset.scale: tokens cannot be scaled; remove it");
+    if (source->input_kind == INPUT_TOKENS) return status_usage("dataset.scale: tokens cannot be scaled; remove it");
     size_t features, period;
     TRY(choose_features(config, source, &features, &period));
     const char *what = source->input_dims == 1 || config->per_feature ? "features" : "channels";
@@ -268,7 +265,7 @@ static void set_deviation(const struct fit *fit, double n, double *scale) {
 static status check_fit(const struct scaler *scaler, const char *name) {
     for (size_t f = 0; f < scaler->features; f++)
         if (!isfinite(scaler->mean[f]) || !isfinite(scaler->scale[f]))
-            return status_new(STATUS_DATA, "%s: the values of input feature %zu are too large to be scaled", name, f);
+            return status_data("%s: the values of input feature %zu are too large to be scaled", name, f);
     return OK;
 }
 

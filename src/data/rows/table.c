@@ -130,7 +130,7 @@ static status table_reject(const struct table *table, bool is_target, size_t row
         text_add_double(&place, value);
     else
         text_add(&place, isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
-    status s = status_new(STATUS_DATA, "%s %s", text_string(&place), sentence);
+    status s = status_data("%s %s", text_string(&place), sentence);
     text_free(&place);
     return s;
 }
@@ -481,7 +481,7 @@ static status add_decision(const struct table *table, size_t row, double value, 
     classes[row] = value == 1;
     if (value == 0 || value == 1) return OK;
     return table->source ? table_reject(table, true, row, 0, value, why)
-                         : status_new(STATUS_DATA, "row %zu: the target %g %s", row, value, why);
+                         : status_data("row %zu: the target %g %s", row, value, why);
 }
 
 /* The classes of targets that are values. */
@@ -674,7 +674,7 @@ status table_finish(struct table *table) {
 static status reject(const struct table *table, size_t row, size_t column, const char *sentence) {
     SCOPED_TEXT place = {0};
     table->source->format->describe(table->source, ROW_INPUT, row, column, &place);
-    return status_new(STATUS_DATA, "%s: %s", text_string(&place), sentence);
+    return status_data("%s: %s", text_string(&place), sentence);
 }
 
 /* Rows first .. first + count - 1; NaN is a missing value. */

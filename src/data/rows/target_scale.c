@@ -88,8 +88,7 @@ static status fit_all(const struct fit *fit, struct table *table, double n) {
         TRY(set_deviation(fit, table, n));
     for (size_t i = 0; i < fit->scale->size; i++)
         if (!isfinite(fit->scale->mean[i]) || !isfinite(fit->scale->scale[i]))
-            return status_new(STATUS_DATA, "dataset.target_scale: the values of target %zu are too large to be scaled",
-                              i);
+            return status_data("dataset.target_scale: the values of target %zu are too large to be scaled", i);
     return OK;
 }
 

@@ -133,11 +133,10 @@ status sampler_check_rows(const struct sampler_config *config, size_t rows, int 
     size_t length = sampler_length(config, rows, config->shards ? 1 : world_size);
     if (config->shards) batch = (size_t)config->global_batch_size;
     if (length >= batch || (length > 0 && !config->drop_last_batch)) return OK;
-    return status_new(STATUS_USAGE,
-                      "%zu %s are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller "
-                      "batch, or sampler.%s: false",
-                      sampler_epoch_rows(config, rows), config->indices ? "rows of an epoch" : "training rows", batch,
-                      world_size, length ? "drop_last_batch" : "drop_last");
+    return status_usage("%zu %s are less than one batch of %zu rows for each of %d ranks; use fewer ranks, a smaller "
+                        "batch, or sampler.%s: false",
+                        sampler_epoch_rows(config, rows), config->indices ? "rows of an epoch" : "training rows", batch,
+                        world_size, length ? "drop_last_batch" : "drop_last");
 }
 
 size_t sampler_evaluation_batch(const struct sampler_config *config, int world_size) {
@@ -148,15 +147,14 @@ size_t sampler_evaluation_batch(const struct sampler_config *config, int world_s
 
 status sampler_batch(const struct sampler_config *config, int world_size, size_t *batch) {
     if (config->type == SAMPLER_DATALOADER && world_size > 1)
-        return status_new(STATUS_USAGE,
-                          "sampler.type dataloader needs a single rank, but there are %d; use type distributed",
-                          world_size);
+        return status_usage("sampler.type dataloader needs a single rank, but there are %d; use type distributed",
+                            world_size);
     *batch = sampler_evaluation_batch(config, world_size);
     if (config->global_batch_size != SCHEMA_NO_INT && !config->shards && config->global_batch_size % world_size != 0)
-        return status_new(STATUS_USAGE,
-                          "sampler.global_batch_size %lld is not a multiple of the %d ranks; change one of the two, or "
-                          "give sampler.batch_size (rows per rank)",
-                          (long long)config->global_batch_size, world_size);
+        return status_usage(
+            "sampler.global_batch_size %lld is not a multiple of the %d ranks; change one of the two, or "
+            "give sampler.batch_size (rows per rank)",
+            (long long)config->global_batch_size, world_size);
     return OK;
 }
 
@@ -182,7 +180,7 @@ status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, dou
         cumulative[i] = sum;
     }
     free(counts);
-    if (!(sum > 0)) return status_new(STATUS_DATA, "sampler.type weighted: no training row has a class");
+    if (!(sum > 0)) return status_data("sampler.type weighted: no training row has a class");
     for (size_t i = 0; i < rows; i++) cumulative[i] /= sum;
     cumulative[rows - 1] = 1;
     return OK;
@@ -307,20 +305,20 @@ static status find_sizes(struct index_file *file, int world_size) {
     status s = OK;
     add_shape(file, &text);
     if (dims != expected && dims != expected + 1) {
-        s = status_new(STATUS_DATA, "%s, but sampler.path needs %s", text_string(&text),
-                       per_rank ? "(ranks, rows) or (epochs, ranks, rows), with per_rank"
-                                : "(rows) or (epochs, rows); an order for each rank needs per_rank: true");
+        s = status_data("%s, but sampler.path needs %s", text_string(&text),
+                        per_rank ? "(ranks, rows) or (epochs, ranks, rows), with per_rank"
+                                 : "(rows) or (epochs, rows); an order for each rank needs per_rank: true");
     } else {
         file->epochs = dims > expected ? shape[0] : 1;
         file->ranks = per_rank ? shape[dims - 2] : 1;
         file->rows = shape[dims - 1];
         if (per_rank && file->ranks != (size_t)world_size && shape[0] > 0)
-            s = status_new(STATUS_USAGE,
-                           "%s has the orders of %zu rank%s, but there %s %d; write it for %d, or use per_rank: false",
-                           text_string(&text), file->ranks, text_plural(file->ranks, "s"),
-                           world_size == 1 ? "is" : "are", world_size, world_size);
+            s = status_usage(
+                "%s has the orders of %zu rank%s, but there %s %d; write it for %d, or use per_rank: false",
+                text_string(&text), file->ranks, text_plural(file->ranks, "s"), world_size == 1 ? "is" : "are",
+                world_size, world_size);
         else if (shape[0] == 0)
-            s = status_new(STATUS_DATA, "%s has no rows", text_string(&text));
+            s = status_data("%s has no rows", text_string(&text));
     }
     return s;
 }
@@ -344,9 +342,9 @@ static status reject_value(const struct index_file *file, size_t index, double v
         text_printf(&at, "%s%zu", i ? ", " : "", index / block);
         index %= block;
     }
-    return status_new(STATUS_DATA, "%s: value [%s] is %.0f, but the %zu training row%s numbered 0 to %zu",
-                      file->config->path, text_string(&at), value, file->train_rows,
-                      file->train_rows == 1 ? " is" : "s are", file->train_rows - 1);
+    return status_data("%s: value [%s] is %.0f, but the %zu training row%s numbered 0 to %zu", file->config->path,
+                       text_string(&at), value, file->train_rows, file->train_rows == 1 ? " is" : "s are",
+                       file->train_rows - 1);
 }
 
 /* Of several orders, those of the ranks are interleaved, as a rank reads them. */
@@ -384,23 +382,21 @@ static status read_header(struct index_file *file, int world_size) {
     if (!bytes) return status_memory("%s", path);
     status s = status_prefix(io_read_at(file->fd, path, bytes, NPY_MAX_HEADER, 0, &got), "sampler.path");
     if (!s && got >= 4 && memcmp(bytes, "PK\3\4", 4) == 0)
-        s = status_new(STATUS_DATA, "%s: this is an archive of arrays; sampler.path needs one array of numpy.save",
-                       path);
+        s = status_data("%s: this is an archive of arrays; sampler.path needs one array of numpy.save", path);
     if (!s) s = npy_header_parse(path, bytes, got, &file->header);
     free(bytes);
     TRY(s);
     char kind = file->header.type->code[0];
     file->dims = file->header.dims;
     if (kind != 'i' && kind != 'u')
-        return status_new(STATUS_DATA,
-                          "%s: its values are %s, but sampler.path needs integers, the numbers of training rows", path,
-                          file->header.type->name);
+        return status_data("%s: its values are %s, but sampler.path needs integers, the numbers of training rows", path,
+                           file->header.type->name);
     TRY(find_sizes(file, world_size));
     TRY(io_stat_fd(file->fd, path, &info));
     double expected = (double)file->header.bytes + npy_header_value_bytes(&file->header);
     if ((double)info.size == expected) return OK;
-    return status_new(STATUS_DATA, "%s: it has %.0f bytes, but its header says %.0f; copy the file again", path,
-                      (double)info.size, expected);
+    return status_data("%s: it has %.0f bytes, but its header says %.0f; copy the file again", path, (double)info.size,
+                       expected);
 }
 
 /* Counts the rows that are repeated and left out; [uses]: (train_rows) of an epoch, [is_used]: in any. */
@@ -462,8 +458,8 @@ static status ask_length(const struct sampler_config *config, size_t rows, struc
     const struct sampler_type *type = sampler_type_at((size_t)config->order.index);
     size_t length = type->length ? type->length(config->order.config, rows) : rows;
     if (length == 0 || length > MAX_LENGTH)
-        return status_new(STATUS_DATA, "sampler.order %s: its length is %zu, but an epoch has 1 to 2^40 rows",
-                          type->variant.name, length);
+        return status_data("sampler.order %s: its length is %zu, but an epoch has 1 to 2^40 rows", type->variant.name,
+                           length);
     if (type->each_row_once && length != rows)
         return status_new(
             STATUS_DATA,
@@ -542,10 +538,9 @@ static status check_once(const struct own_sampler *sampler, const struct sampler
         size_t row = order_at(epoch->order, i), first = 0;
         if (!sampler->is_used[row]++) continue;
         while (order_at(epoch->order, first) != row) first++;
-        return status_new(STATUS_DATA,
-                          "sampler.order %s: epoch %lld: index %zu is row %zu, as index %zu is, but it says that it "
-                          "has each row once",
-                          sampler->type->variant.name, (long long)epoch->number + 1, i, row, first);
+        return status_data("sampler.order %s: epoch %lld: index %zu is row %zu, as index %zu is, but it says that it "
+                           "has each row once",
+                           sampler->type->variant.name, (long long)epoch->number + 1, i, row, first);
     }
     return OK;
 }
@@ -565,8 +560,8 @@ status sampler_draw_own(const struct own_sampler *sampler, size_t length, int64_
             "sampler.order %s: epoch %lld: index %zu is row %zu, but the %zu training row%s numbered 0 to %zu", name,
             number, drawn.bad_index, drawn.bad_row, rows->rows, rows->rows == 1 ? " is" : "s are", rows->rows - 1);
     if (drawn.count != length)
-        return status_new(STATUS_DATA, "sampler.order %s: epoch %lld has %zu rows, but its length is %zu", name, number,
-                          drawn.count, length);
+        return status_data("sampler.order %s: epoch %lld has %zu rows, but its length is %zu", name, number,
+                           drawn.count, length);
     return sampler->type->each_row_once ? check_once(sampler, &drawn) : OK;
 }
 
@@ -582,10 +577,9 @@ static status check_repeats(const struct own_sampler *sampler, size_t length, st
     if (!s) s = sampler_draw_own(sampler, length, 0, order);
     for (size_t i = 0; i < length && !s; i++)
         if (before[i] != (int64_t)order_at(order, i))
-            s = status_new(STATUS_DATA,
-                           "sampler.order %s: epoch 1: index %zu was row %lld in a first draw and is row %zu in a "
-                           "second one; a draw must depend on the epoch alone, or a run cannot resume",
-                           sampler->type->variant.name, i, (long long)before[i], order_at(order, i));
+            s = status_data("sampler.order %s: epoch 1: index %zu was row %lld in a first draw and is row %zu in a "
+                            "second one; a draw must depend on the epoch alone, or a run cannot resume",
+                            sampler->type->variant.name, i, (long long)before[i], order_at(order, i));
     return s;
 }
 

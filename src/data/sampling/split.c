@@ -235,11 +235,11 @@ static status check_sizes(const struct strata *s, size_t n_train, size_t n_test)
     size_t first = 0;
     for (size_t i = 0; i < s->count; first += s->sizes[i++])
         if (s->sizes[i] < 2)
-            return status_new(STATUS_DATA, "class %lld has only one row; each class needs at least two",
-                              (long long)s->members[first].class);
+            return status_data("class %lld has only one row; each class needs at least two",
+                               (long long)s->members[first].class);
     if (n_train >= s->count && n_test >= s->count) return OK;
-    return status_new(STATUS_DATA, "%zu training and %zu validation rows are too few for rows of each of %zu classes",
-                      n_train, n_test, s->count);
+    return status_data("%zu training and %zu validation rows are too few for rows of each of %zu classes", n_train,
+                       n_test, s->count);
 }
 
 static void draw(const struct strata *s, const struct split_config *config, size_t n_train, size_t n_test,
@@ -359,8 +359,7 @@ static status fill_folds(const struct split_config *config, const int64_t *class
         struct member *members = (struct member *)(void *)strata.grouped; /* and ends */
         size_t count = number_classes(classes, rows, members, strata.class_folds, strata.numbers);
         if (!assign_stratified(config, &strata, rows, count, fold_of))
-            return status_new(STATUS_DATA, "all classes have fewer rows than there are folds (%lld)",
-                              (long long)config->folds);
+            return status_data("all classes have fewer rows than there are folds (%lld)", (long long)config->folds);
     }
     size_t at = 0;
     for (size_t i = 0; i < rows; i++)
@@ -375,8 +374,8 @@ status split_rows_folds(const struct split_config *config, const int64_t *classe
                         size_t *n_validation) {
     void *memory;
     if ((size_t)config->folds > rows)
-        return status_new(STATUS_DATA, "%zu row%s cannot be divided into %lld folds", rows, text_plural(rows, "s"),
-                          (long long)config->folds);
+        return status_data("%zu row%s cannot be divided into %lld folds", rows, text_plural(rows, "s"),
+                           (long long)config->folds);
     TRY(rows_alloc(rows, WORKSPACES * sizeof(int64_t), "the folds", &memory));
     status s = fill_folds(config, classes, rows, memory, order, n_validation);
     buffer_free(memory);
@@ -388,8 +387,8 @@ status split_rows_time_series(const struct split_config *config, size_t rows, in
     size_t folds = (size_t)config->folds, size = rows / (folds + 1),
            first = rows - (folds - (size_t)config->fold) * size;
     if (size == 0)
-        return status_new(STATUS_DATA, "%zu row%s cannot be divided into %zu folds, each after training rows", rows,
-                          text_plural(rows, "s"), folds);
+        return status_data("%zu row%s cannot be divided into %zu folds, each after training rows", rows,
+                           text_plural(rows, "s"), folds);
     for (size_t i = 0; i < size; i++) order[i] = (int64_t)(first + i);
     for (size_t i = 0; i < first; i++) order[size + i] = (int64_t)i;
     *n_validation = size;
@@ -407,8 +406,7 @@ static status choose_at_random(const struct split_config *config, size_t count, 
     struct rng rng;
     size_t n_train, n_validation;
     split_sizes(config, count, &n_train, &n_validation);
-    if (n_train == 0)
-        return status_new(STATUS_DATA, "test %g of %zu groups leaves no group to train", config->test, count);
+    if (n_train == 0) return status_data("test %g of %zu groups leaves no group to train", config->test, count);
     rng_seed(&rng, (uint64_t)config->seed);
     rng_numpy_permutation(&rng, permutation, count);
     for (size_t i = 0; i < n_validation; i++) chosen[permutation[i]] = true;
@@ -431,7 +429,7 @@ static int compare_groups(const void *left, const void *right) {
 static status choose_fold(const struct split_config *config, const int64_t *groups, size_t rows, size_t count,
                           struct group *sorted, size_t *sizes, bool *chosen) {
     size_t folds = (size_t)config->folds;
-    if (folds > count) return status_new(STATUS_DATA, "%zu groups cannot be divided into %zu folds", count, folds);
+    if (folds > count) return status_data("%zu groups cannot be divided into %zu folds", count, folds);
     for (size_t i = 0; i < count; i++) sorted[i] = (struct group){.rank = (int64_t)i};
     for (size_t i = 0; i < rows; i++) sorted[groups[i]].rows++;
     qsort(sorted, count, sizeof *sorted, compare_groups);
@@ -574,13 +572,13 @@ status split_rows_three(const struct split_config *config, const struct split_la
     size_t rest, groups;
     *counts = (struct split_counts){0};
     TRY(status_prefix(split_once(&first, labels, rows, order, &counts->test, &rest, &groups), "the test rows"));
-    if (rest == 0) return status_new(STATUS_DATA, "test %g of %zu rows leaves no other row", config->test, rows);
+    if (rest == 0) return status_data("test %g of %zu rows leaves no other row", config->test, rows);
     int64_t *memory = calloc(3 * rest + labels->group_count + 1, sizeof *memory);
     if (!memory) return status_memory("%zu rows", rest);
     status s = split_rest(config, labels, order + counts->test, rest, memory, counts);
     free(memory);
     if (!s && counts->train == 0)
-        s = status_new(STATUS_DATA, "test %g and validation %g of %zu rows leave no training row", config->test,
-                       config->validation, rows);
+        s = status_data("test %g and validation %g of %zu rows leave no training row", config->test, config->validation,
+                        rows);
     return s;
 }

@@ -75,9 +75,8 @@ static status name_computed(struct csv *csv, const struct dataset_config *config
         if (!rules[i].expression) continue;
         for (size_t k = 0; k < csv->n_own; k++)
             if (strcmp(csv->names[k], rules[i].name) == 0)
-                return status_new(STATUS_DATA,
-                                  "%s: it has a column '%s', which dataset.columns computes; rename one of them",
-                                  csv->path, csv_printable(csv, rules[i].name));
+                return status_data("%s: it has a column '%s', which dataset.columns computes; rename one of them",
+                                   csv->path, csv_printable(csv, rules[i].name));
         csv->computed[at - csv->n_own].text = arena_copy(csv->arena, rules[i].expression);
         csv->names[at] = arena_copy(csv->arena, rules[i].name);
         csv->roles[at++] = (struct role){.at = NOT_USED, .target_at = NOT_USED};
@@ -101,8 +100,8 @@ static status find_operands(struct csv *csv, size_t column) {
         expression_name(c->expression, i, name);
         TRY(csv_find_column(csv, name, key, &c->operands[i]));
         if (c->operands[i] >= csv->n_own)
-            return status_new(STATUS_USAGE, "%s: '%s' is an expression, too; write its formula instead", key,
-                              csv_printable(csv, name));
+            return status_usage("%s: '%s' is an expression, too; write its formula instead", key,
+                                csv_printable(csv, name));
         csv->roles[c->operands[i]].is_filtered = true;
     }
     return OK;
@@ -111,7 +110,7 @@ static status find_operands(struct csv *csv, size_t column) {
 static status read_names(struct csv *csv, const struct dataset_config *config) {
     bool has_record;
     TRY(csv->input->next(csv, &has_record));
-    if (!has_record) return status_new(STATUS_DATA, "%s: the file is empty", csv->path);
+    if (!has_record) return status_data("%s: the file is empty", csv->path);
     size_t n = csv->n_own = csv->n_fields = csv->reader.count, all = csv->n_columns = n + count_computed(config);
     csv->fields = arena_alloc(csv->arena, all * sizeof *csv->fields);
     for (size_t i = 0; i < all; i++) csv->fields[i] = i;
@@ -127,11 +126,10 @@ static status read_names(struct csv *csv, const struct dataset_config *config) {
             (struct role){.at = NOT_USED, .target_at = NOT_USED, .has_no_name = csv->reader.fields[i].text[0] == 0};
     }
     if (n == 1 && !csv->records && strpbrk(csv->names[0], ",;\t|"))
-        return status_new(STATUS_DATA,
-                          "%s:line 1: there is only one field, '%s'; set dataset.csv.delimiter to the character "
-                          "between the fields, now '%s'",
-                          csv->path, csv_printable(csv, csv->names[0]),
-                          csv->reader.delimiter == '\t' ? "tab" : (char[]){csv->reader.delimiter, 0});
+        return status_data("%s:line 1: there is only one field, '%s'; set dataset.csv.delimiter to the character "
+                           "between the fields, now '%s'",
+                           csv->path, csv_printable(csv, csv->names[0]),
+                           csv->reader.delimiter == '\t' ? "tab" : (char[]){csv->reader.delimiter, 0});
     return name_computed(csv, config);
 }
 
@@ -168,11 +166,10 @@ static status check_header(const struct csv *csv, const struct dataset_config *c
         text_add(&advice, ", or write dataset.csv: {no_header: true}, with which the columns are named 0, 1, 2, ... "
                           "(if it is a header, name its columns in dataset.inputs or dataset.targets)");
     advise_header(csv, config, &advice);
-    return status_new(STATUS_DATA,
-                      "%s:line 1: expected a header with column names, but this is a row of %s ('%s', ...); insert "
-                      "a line with names before it%s",
-                      csv->path, numbers > 0 ? "numbers" : "values like those below", csv_printable(csv, csv->names[0]),
-                      text_string(&advice));
+    return status_data("%s:line 1: expected a header with column names, but this is a row of %s ('%s', ...); insert "
+                       "a line with names before it%s",
+                       csv->path, numbers > 0 ? "numbers" : "values like those below",
+                       csv_printable(csv, csv->names[0]), text_string(&advice));
 }
 
 /* Rows to predict need no header: when the first line has as many numbers as the model has inputs, and none is a column
@@ -210,8 +207,7 @@ static status sort_names(struct csv *csv) {
     const struct sorted_name *sorted = csv->by_name.items;
     for (size_t i = 1; i < csv->n_columns; i++)
         if (strcmp(sorted[i].name, sorted[i - 1].name) == 0)
-            return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,
-                              csv_printable(csv, sorted[i].name));
+            return status_data("%s:line 1: duplicate column '%s'", csv->path, csv_printable(csv, sorted[i].name));
     return OK;
 }
 
@@ -229,10 +225,10 @@ status csv_find_column(const struct csv *csv, const char *name, const char *know
     const char *nearest = schema_nearest(name, csv->names);
     SCOPED_TEXT columns = {0};
     list_columns(csv, &columns);
-    return status_new(STATUS_DATA, "%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
-                      known_from ? ", which is in " : "", known_from ? known_from : "",
-                      nearest ? "; did you mean '" : "", nearest ? csv_printable(csv, nearest) : "", nearest ? "'" : "",
-                      text_string(&columns));
+    return status_data("%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
+                       known_from ? ", which is in " : "", known_from ? known_from : "",
+                       nearest ? "; did you mean '" : "", nearest ? csv_printable(csv, nearest) : "",
+                       nearest ? "'" : "", text_string(&columns));
 }
 
 /* Makes a column that is used as one both input and target, which windows of a series may have. */
@@ -254,17 +250,17 @@ static status use_column(struct csv *csv, const struct dataset_config *config, s
         return OK;
     }
     if (role->at != NOT_USED && role->is_weight)
-        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by dataset.weights", csv->path,
-                          csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
+        return status_data("%s: column '%s' is used twice, as %s and by dataset.weights", csv->path,
+                           csv_printable(csv, csv->names[column]), is_target ? "target" : "input");
     if (role->at != NOT_USED && !role->is_group)
-        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets",
-                          csv->path, csv_printable(csv, csv->names[column]),
-                          role->is_target != is_target ? "input and as target"
-                          : is_target                  ? "target"
-                                                       : "input");
+        return status_data("%s: column '%s' is used twice, as %s; see dataset.inputs and dataset.targets", csv->path,
+                           csv_printable(csv, csv->names[column]),
+                           role->is_target != is_target ? "input and as target"
+                           : is_target                  ? "target"
+                                                        : "input");
     if (role->at != NOT_USED && role->is_group)
-        return status_new(STATUS_DATA, "%s: column '%s' is used twice, as %s and by %s", csv->path,
-                          csv_printable(csv, csv->names[column]), is_target ? "target" : "input", csv->group_key);
+        return status_data("%s: column '%s' is used twice, as %s and by %s", csv->path,
+                           csv_printable(csv, csv->names[column]), is_target ? "target" : "input", csv->group_key);
     size_t *count = is_target ? &csv->base.target_size : &csv->base.input_size;
     (is_target ? csv->target_columns : csv->input_columns)[*count] = column;
     role->is_target = is_target;
@@ -298,8 +294,8 @@ static status use_groups(struct csv *csv, const struct dataset_config *config) {
     TRY(status_prefix(csv_find_column(csv, dataset_group(config), NULL, &csv->group_column), "%s", csv->group_key));
     struct role *role = &csv->roles[csv->group_column];
     if (role->at != NOT_USED)
-        return status_new(STATUS_DATA, "%s: column '%s' is used twice, by dataset.weights and by %s", csv->path,
-                          csv_printable(csv, csv->names[csv->group_column]), csv->group_key);
+        return status_data("%s: column '%s' is used twice, by dataset.weights and by %s", csv->path,
+                           csv_printable(csv, csv->names[csv->group_column]), csv->group_key);
     role->is_group = true;
     role->at = 0;
     return OK;
@@ -406,13 +402,12 @@ static status check_target_rule(const struct csv *csv, const struct column_rule 
     bool has_more = rule->is_given.missing || rule->is_given.fill || rule->is_given.indicator ||
                     rule->is_given.encoding || rule->is_given.unknown || rule->is_given.scale;
     if (rule->type == COLUMN_CATEGORY && !has_more) return OK;
-    return status_new(STATUS_USAGE,
-                      "dataset.columns: '%s' is a target, whose only rule is `category`: its values, also numbers, are "
-                      "the labels of classes; the others are for inputs%s",
-                      csv_printable(csv, rule->name),
-                      csv->are_targets_inputs
-                          ? ". To use it as a target only, remove the rule and name the inputs in dataset.inputs"
-                          : "");
+    return status_usage(
+        "dataset.columns: '%s' is a target, whose only rule is `category`: its values, also numbers, are "
+        "the labels of classes; the others are for inputs%s",
+        csv_printable(csv, rule->name),
+        csv->are_targets_inputs ? ". To use it as a target only, remove the rule and name the inputs in dataset.inputs"
+                                : "");
 }
 
 /* Every entry of dataset.columns must be for an input, the target, or a column that is ignored. */
@@ -425,24 +420,22 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
         bool is_ignored = rules[i].type == COLUMN_IGNORED,
              is_input = role->at != NOT_USED && !role->is_target && !role->is_weight && !role->is_group;
         if (is_ignored && is_input)
-            return status_new(STATUS_USAGE, "dataset.columns: '%s' is ignored, but dataset.inputs lists it",
-                              csv_printable(csv, rules[i].name));
+            return status_usage("dataset.columns: '%s' is ignored, but dataset.inputs lists it",
+                                csv_printable(csv, rules[i].name));
         if (is_input) continue;
         if (is_weights(config, rules[i].name))
-            return status_new(STATUS_USAGE,
-                              "dataset.columns: '%s' is the column of dataset.weights, and the rules are for inputs",
-                              csv_printable(csv, rules[i].name));
+            return status_usage("dataset.columns: '%s' is the column of dataset.weights, and the rules are for inputs",
+                                csv_printable(csv, rules[i].name));
         if (!is_ignored && is_group(config, rules[i].name))
-            return status_new(STATUS_USAGE, "dataset.columns: '%s' is the column of %s, and the rules are for inputs",
-                              csv_printable(csv, rules[i].name), csv->group_key);
+            return status_usage("dataset.columns: '%s' is the column of %s, and the rules are for inputs",
+                                csv_printable(csv, rules[i].name), csv->group_key);
         if (is_target(csv, column) && !rules[i].expression)
             TRY(check_target_rule(csv, &rules[i]));
         else if (is_target(csv, column))
             continue;
         else if (!is_ignored)
-            return status_new(STATUS_USAGE,
-                              "dataset.columns: '%s' is not listed by dataset.inputs, and the rules are for inputs",
-                              csv_printable(csv, rules[i].name));
+            return status_usage("dataset.columns: '%s' is not listed by dataset.inputs, and the rules are for inputs",
+                                csv_printable(csv, rules[i].name));
     }
     return OK;
 }
@@ -477,12 +470,11 @@ static status match_unnamed(struct csv *csv, const struct dataset_config *config
         return OK;
     }
     if (count != wanted)
-        return status_new(STATUS_DATA,
-                          "%s: the model was trained with rows of %zu numbers without names, so that this file needs "
-                          "exactly %zu columns in that order and %s for the target; without it there %s %zu. List the "
-                          "columns of the inputs in dataset.inputs",
-                          csv->path, wanted, wanted, config->request.without_targets ? "at most one" : "one",
-                          count == 1 ? "is" : "are", count);
+        return status_data("%s: the model was trained with rows of %zu numbers without names, so that this file needs "
+                           "exactly %zu columns in that order and %s for the target; without it there %s %zu. List the "
+                           "columns of the inputs in dataset.inputs",
+                           csv->path, wanted, wanted, config->request.without_targets ? "at most one" : "one",
+                           count == 1 ? "is" : "are", count);
     if (!has_given_target)
         csv_add_note(csv,
                      arena_printf(csv->arena, "the inputs are its columns in their order, without the target, '%s'",
@@ -522,8 +514,8 @@ static status choose_columns(struct csv *csv, const struct dataset_config *confi
     note_unnamed(csv, config);
     if (!config->request.is_trained) TRY(check_rules(csv, config));
     if (csv->base.input_size > 0) return OK;
-    return status_new(STATUS_DATA, "%s: there is no column for the inputs; the file has only: %s", csv->path,
-                      csv_printable(csv, csv->names[0]));
+    return status_data("%s: there is no column for the inputs; the file has only: %s", csv->path,
+                       csv_printable(csv, csv->names[0]));
 }
 
 status csv_choose_columns(struct csv *csv, const struct dataset_config *config, const struct csv *train) {
@@ -555,8 +547,8 @@ const char *csv_path_of(const struct csv *csv, size_t row) {
 }
 
 static status missing_column(const struct csv *csv, size_t column) {
-    return status_new(STATUS_DATA, "%s: there is no column '%s', which '%s' has", csv->path,
-                      csv_printable(csv, csv->names[column]), csv->parts[0].path);
+    return status_data("%s: there is no column '%s', which '%s' has", csv->path, csv_printable(csv, csv->names[column]),
+                       csv->parts[0].path);
 }
 
 /* Writes the names of the fields to [sorted] (n_fields). */
@@ -596,8 +588,7 @@ static status match_fields(struct csv *csv, const struct sorted_name *sorted) {
         }
         if (found == 0) return missing_column(csv, i);
         if (found > 1)
-            return status_new(STATUS_DATA, "%s:line 1: duplicate column '%s'", csv->path,
-                              csv_printable(csv, csv->names[i]));
+            return status_data("%s:line 1: duplicate column '%s'", csv->path, csv_printable(csv, csv->names[i]));
         csv->fields[i] = field;
     }
     return OK;
@@ -623,7 +614,7 @@ static status start_file(struct csv *csv, const struct dataset_config *config, b
     TRY(csv->input->start(csv, config, is_validation));
     TRY(csv->input->next(csv, has_record));
     if (csv->has_no_header) return OK;
-    if (!*has_record) return status_new(STATUS_DATA, "%s: the file is empty", csv->path);
+    if (!*has_record) return status_data("%s: the file is empty", csv->path);
     TRY(match_columns(csv));
     return csv->input->next(csv, has_record);
 }
@@ -657,7 +648,7 @@ static status check_labels(const struct csv *csv) {
     size_t wrong = 0;
     while (wrong < csv->labels.count && csv_is_utf8(csv->labels.items[wrong].text)) wrong++;
     if (wrong == csv->labels.count) return OK;
-    return status_new(STATUS_DATA, "%s: the label is not UTF-8 text", place_of_label(csv, wrong));
+    return status_data("%s: the label is not UTF-8 text", place_of_label(csv, wrong));
 }
 
 #define EXACT_DIGITS 15 /* that a double has */
@@ -705,10 +696,10 @@ void csv_copy_classes(struct csv *csv, const struct string_list *classes) {
 
 static status reject_class(const struct csv *csv, const struct csv *known, size_t label) {
     bool is_given = known->has_given_classes;
-    return status_new(STATUS_DATA, "%s: class '%s' is not in %s%s%s", place_of_label(csv, label),
-                      csv_printable(csv, csv->labels.items[label].text),
-                      is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
-                      is_given ? "" : "'");
+    return status_data("%s: class '%s' is not in %s%s%s", place_of_label(csv, label),
+                       csv_printable(csv, csv->labels.items[label].text),
+                       is_given ? "the data that the model was trained with" : "'", is_given ? "" : known->path,
+                       is_given ? "" : "'");
 }
 
 /* The class of a label; SIZE_MAX: none. */
@@ -737,8 +728,8 @@ static bool csv_knows_label(const struct csv *csv, const char *text) {
 status csv_add_label(struct csv *csv, const char *text, double *value) {
     size_t index;
     if (csv->known_classes && !csv_knows_label(csv, text))
-        return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with",
-                          csv_place(csv, csv->target_columns[0]), csv_printable(csv, text));
+        return status_data("%s: class '%s' is not in the data that the model was trained with",
+                           csv_place(csv, csv->target_columns[0]), csv_printable(csv, text));
     TRY(text_pool_add(&csv->labels, text, csv->base.rows, &index));
     *value = (double)index;
     return OK;
@@ -751,11 +742,10 @@ static status check_binary(const struct csv *csv) {
     SCOPED_TEXT some = {0};
     for (size_t i = 0; i < csv->n_classes && i < 3; i++)
         text_printf(&some, "%s'%s'", i ? ", " : "", csv_printable(csv, csv->classes[i]));
-    return status_new(STATUS_DATA,
-                      "%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
-                      "more classes write loss: cross_entropy, with an output of the model for each",
-                      csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
-                      csv->n_classes > 3 ? ", ..." : "");
+    return status_data("%s: the target has %zu label%s (%s%s), and the loss takes two, or numbers from 0 to 1; for "
+                       "more classes write loss: cross_entropy, with an output of the model for each",
+                       csv->path, csv->n_classes, text_plural(csv->n_classes, "s"), text_string(&some),
+                       csv->n_classes > 3 ? ", ..." : "");
 }
 
 /* Labels become their index in the sorted labels of the training file. The pool has them in the order of the file. */
@@ -1027,8 +1017,8 @@ static status count_fields(struct csv_reader *reader, struct column *columns, si
     if (!has_row) TRY(csv_next(reader, &has_row));
     while (has_row) {
         if (reader->count != count)
-            return status_new(STATUS_DATA, "%s:line %zu: %zu values, but the first line has %zu", reader->path,
-                              reader->record_line, reader->count, count);
+            return status_data("%s:line %zu: %zu values, but the first line has %zu", reader->path, reader->record_line,
+                               reader->count, count);
         for (size_t i = 0; i < count; i++) TRY(add_field(&columns[i], reader->fields[i].text, decimal, *rows));
         ++*rows;
         TRY(csv_next(reader, &has_row));
@@ -1057,7 +1047,7 @@ status csv_inspect(const char *path, struct text *out) {
     char decimal;
     status s = csv_open_file(path, NULL, &reader, &text, &note);
     if (!s) s = csv_next(&reader, &has_row);
-    if (!s && !has_row) s = status_new(STATUS_DATA, "%s: the file is empty", path);
+    if (!s && !has_row) s = status_data("%s: the file is empty", path);
     size_t count = reader.count;
     struct column *columns = arena_alloc(arena, (count + 1) * sizeof *columns);
     for (size_t i = 0; i < count; i++) columns[i] = (struct column){.min = INFINITY, .max = -INFINITY};

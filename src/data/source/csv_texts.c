@@ -45,8 +45,8 @@ static status read_records(struct csv_texts *t, struct text_part *part, struct c
         if (!has_record) return OK;
         if (part->records == 0) part->width = reader->count;
         if (reader->count != part->width && !t->is_ragged)
-            return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the first line has %zu",
-                              reader->path, reader->record_line, reader->count, part->width);
+            return status_data("%s:line %zu: there are %zu fields, but the first line has %zu", reader->path,
+                               reader->record_line, reader->count, part->width);
         TRY(add_fields(t, reader, part->width));
         part->records++;
     }
@@ -85,8 +85,7 @@ static status find_columns(struct csv_texts *t, const char *path, size_t rows) {
     for (size_t i = 0; i < t->part_count; i++) records += t->parts[i].records;
     t->has_headers = records == rows + t->part_count;
     if (!t->has_headers && records != rows)
-        return status_new(STATUS_DATA, "%s: it has changed while it was read: %zu lines for %zu rows", path, records,
-                          rows);
+        return status_data("%s: it has changed while it was read: %zu lines for %zu rows", path, records, rows);
     name_columns(t);
     for (size_t i = 0; i < t->part_count; i++) {
         struct text_part *part = &t->parts[i];

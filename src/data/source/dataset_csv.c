@@ -272,10 +272,9 @@ static status csv_check_new(const struct csv *csv, size_t column, const char *te
     enum column_type type = prepared ? prepared->type : COLUMN_NUMBER;
     double seconds;
     if (is_missing && csv_needs_value(csv, column))
-        return status_new(STATUS_DATA,
-                          "%s: missing value; the model was trained without a rule for missing values of this column "
-                          "(dataset.columns)",
-                          csv_place(csv, column));
+        return status_data("%s: missing value; the model was trained without a rule for missing values of this column "
+                           "(dataset.columns)",
+                           csv_place(csv, column));
     if (is_missing || text_pool_has(&csv->builders[csv->roles[column].at].pool, text)) return OK;
     if (type == COLUMN_NUMBER && !isfinite(value)) return csv_reject_value(csv, column, text, "a finite number", "");
     if (type == COLUMN_BOOLEAN && !is_boolean(text))
@@ -356,12 +355,12 @@ static void add_kinds(const struct csv *csv, struct text *out) {
 static status reject_rows(const struct csv *csv, size_t rows, const char *kinds) {
     const struct bad_rows *bad = &csv->bad;
     bool is_one = bad->count == 1;
-    return status_new(STATUS_DATA, "%s; %zu row%s of %zu cannot be read%s%s. Correct %s%s", status_message(bad->first),
-                      bad->count, text_plural(bad->count, "s"), rows, is_one ? "" : ": ", is_one ? "" : kinds,
-                      is_one ? "it" : "them",
-                      csv->orders ? "; rows of windows are adjacent, so that none can be left out"
-                      : is_one    ? ", or leave it out with --skip-bad-rows"
-                                  : ", or leave them out with --skip-bad-rows");
+    return status_data("%s; %zu row%s of %zu cannot be read%s%s. Correct %s%s", status_message(bad->first), bad->count,
+                       text_plural(bad->count, "s"), rows, is_one ? "" : ": ", is_one ? "" : kinds,
+                       is_one ? "it" : "them",
+                       csv->orders ? "; rows of windows are adjacent, so that none can be left out"
+                       : is_one    ? ", or leave it out with --skip-bad-rows"
+                                   : ", or leave them out with --skip-bad-rows");
 }
 
 /* When all rows were read: a note about the rows that are left out, or STATUS_DATA with the first and the number of
@@ -374,7 +373,7 @@ static status csv_finish_new(struct csv *csv) {
     add_kinds(csv, &kinds);
     if (!csv->skips_bad) return reject_rows(csv, rows, text_string(&kinds));
     if (csv->base.rows == 0)
-        return status_new(STATUS_DATA, "%s; no row can be read: %s", status_message(bad->first), text_string(&kinds));
+        return status_data("%s; no row can be read: %s", status_message(bad->first), text_string(&kinds));
     csv_add_note(csv, arena_printf(csv->arena, "%zu of %zu rows %s left out (--skip-bad-rows): %s", bad->count, rows,
                                    bad->count == 1 ? "is" : "are", text_string(&kinds)));
     return OK;
@@ -597,12 +596,11 @@ size_t csv_line_of(const struct csv *csv, size_t row) {
 
 status csv_reject_value(const struct csv *csv, size_t column, const char *text, const char *what, const char *advice) {
     if (*text == 0)
-        return status_new(STATUS_DATA, "%s: missing value%s", csv_place(csv, column),
-                          csv->roles[column].is_target && !csv->orders
-                              ? "; write dataset.drop_missing_targets: true to leave out such rows"
-                              : "");
-    return status_new(STATUS_DATA, "%s: '%s' is not %s%s", csv_place(csv, column), csv_printable(csv, text), what,
-                      advice);
+        return status_data("%s: missing value%s", csv_place(csv, column),
+                           csv->roles[column].is_target && !csv->orders
+                               ? "; write dataset.drop_missing_targets: true to leave out such rows"
+                               : "");
+    return status_data("%s: '%s' is not %s%s", csv_place(csv, column), csv_printable(csv, text), what, advice);
 }
 
 /* As pandas: 999 is also 999.0 and 9.99e2; but no code such as 0999 or -0999. */
@@ -713,8 +711,8 @@ static status add_weight(struct csv *csv, size_t column, const char *text, doubl
 status csv_add_group(struct csv *csv, const char *text, double *value) {
     size_t index;
     if (csv_is_missing(csv, text))
-        return status_new(STATUS_DATA, "%s: missing value, and %s names this column", csv_place(csv, csv->group_column),
-                          csv->group_key);
+        return status_data("%s: missing value, and %s names this column", csv_place(csv, csv->group_column),
+                           csv->group_key);
     TRY(text_pool_add(&csv->groups, text, csv->base.rows, &index));
     *value = (double)index;
     return OK;
@@ -799,9 +797,8 @@ static status start_filter(struct csv *csv, const struct dataset_config *config)
         const char *name = row_filter_column(csv->filter, i);
         TRY(csv_find_column(csv, name, "dataset.filter", &csv->filter_columns[i]));
         if (csv->filter_columns[i] >= csv->n_own)
-            return status_new(STATUS_USAGE,
-                              "dataset.filter: '%s' is an expression of dataset.columns, which it cannot read",
-                              csv_printable(csv, name));
+            return status_usage("dataset.filter: '%s' is an expression of dataset.columns, which it cannot read",
+                                csv_printable(csv, name));
         csv->roles[csv->filter_columns[i]].is_filtered = true;
     }
     return OK;
@@ -810,8 +807,7 @@ static status start_filter(struct csv *csv, const struct dataset_config *config)
 static status note_filtered(struct csv *csv) {
     size_t rows = csv->base.rows + csv->base.left_out_count;
     if (!csv->filter) return OK;
-    if (csv->kept == 0 && rows > 0)
-        return status_new(STATUS_DATA, "%s: dataset.filter leaves out all %zu rows", csv->path, rows);
+    if (csv->kept == 0 && rows > 0) return status_data("%s: dataset.filter leaves out all %zu rows", csv->path, rows);
     csv_add_note(csv, arena_printf(csv->arena, "dataset.filter keeps %zu of %zu row%s", csv->kept, rows,
                                    text_plural(rows, "s")));
     return OK;
@@ -850,8 +846,8 @@ static status reject_result(const struct csv *csv, size_t column, double value) 
     for (size_t i = 0; i < c->expression->name_count; i++)
         text_printf(&operands, "%s%s is %g", i ? ", " : "", csv_printable(csv, csv->names[c->operands[i]]),
                     c->values[i]);
-    return status_new(STATUS_DATA, "%s: %s is %s (%s)", csv_place(csv, column), csv_printable(csv, c->text),
-                      isnan(value) ? "not a number" : "infinite", text_string(&operands));
+    return status_data("%s: %s is %s (%s)", csv_place(csv, column), csv_printable(csv, c->text),
+                       isnan(value) ? "not a number" : "infinite", text_string(&operands));
 }
 
 /* The value of an operand in the current record; NAN: missing. */
@@ -902,8 +898,8 @@ static status add_computed(struct csv *csv, size_t column, double *row) {
 }
 
 static status reject_fields(const struct csv *csv) {
-    return status_new(STATUS_DATA, "%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
-                      csv->reader.record_line, csv->reader.count, csv->n_fields);
+    return status_data("%s:line %zu: there are %zu fields, but the header has %zu", csv->path, csv->reader.record_line,
+                       csv->reader.count, csv->n_fields);
 }
 
 /* Adds the current record as a row, unless it is left out. */
@@ -1044,8 +1040,8 @@ static status check_texts(const struct csv *csv, size_t column, const struct raw
                           const struct text_pool *pool) {
     for (size_t i = 0; raw->texts.count > 0 && i < pool->count; i++)
         if (!csv_is_utf8(pool->items[i].text))
-            return status_new(STATUS_DATA, "%s: column '%s': the text '%s' is not UTF-8", csv->path,
-                              csv_printable(csv, csv->names[column]), csv_printable(csv, pool->items[i].text));
+            return status_data("%s: column '%s': the text '%s' is not UTF-8", csv->path,
+                               csv_printable(csv, csv->names[column]), csv_printable(csv, pool->items[i].text));
     return OK;
 }
 
@@ -1100,10 +1096,9 @@ static status reject_missing_target(struct csv *csv, size_t target) {
         TRY(row_store_read(&csv->store, row, 1, &values, &got));
         if (isnan(values[at])) break;
     }
-    return status_new(STATUS_DATA,
-                      "%s: missing value, and the column is a target, too; fill it in the file, as pandas' "
-                      "interpolate() does, or remove the row",
-                      csv_place_of(csv, row, csv->target_columns[target]));
+    return status_data("%s: missing value, and the column is a target, too; fill it in the file, as pandas' "
+                       "interpolate() does, or remove the row",
+                       csv_place_of(csv, row, csv->target_columns[target]));
 }
 
 /* A target that is an input, too, is the number of its column: its builder rejects texts. */
@@ -1157,9 +1152,8 @@ static status find_label_rule(const struct csv *csv, bool may_be_text, bool *out
         *out = role->is_target && role->at != NOT_USED && column_rule_find(&csv->rules, csv->names[i]);
     }
     if (!*out || may_be_text) return OK;
-    return status_new(STATUS_USAGE,
-                      "dataset.columns: `category` is for a target that is one class, and this loss takes %s",
-                      csv->base.target_size > 1 ? "several targets" : "numbers");
+    return status_usage("dataset.columns: `category` is for a target that is one class, and this loss takes %s",
+                        csv->base.target_size > 1 ? "several targets" : "numbers");
 }
 
 static status open_all(struct csv *csv, const struct dataset_config *config, bool wants_classes,

@@ -63,7 +63,7 @@ static status hdf5_failure(const char *path, const char *format, ...) {
     va_start(arguments, format);
     status what = status_newv(STATUS_DATA, format, arguments);
     va_end(arguments);
-    status s = status_new(STATUS_DATA, "%s: %s: %s", path, status_message(what), reason);
+    status s = status_data("%s: %s: %s", path, status_message(what), reason);
     status_free(what);
     return s;
 }
@@ -75,7 +75,7 @@ static status reject(const struct check *c, const char *format, ...) {
     va_start(arguments, format);
     status what = status_newv(STATUS_DATA, format, arguments);
     va_end(arguments);
-    status s = status_new(STATUS_DATA, "%s: dataset '%s' %s", c->path, c->name, status_message(what));
+    status s = status_data("%s: dataset '%s' %s", c->path, c->name, status_message(what));
     status_free(what);
     return s;
 }
@@ -292,10 +292,9 @@ static status read_filters(struct hdf5_chunks *c, hid_t plan) {
                                   ? H5Pget_filter2(plan, (unsigned)i, &flags, &values, NULL, 0, NULL, &config)
                                   : H5Z_FILTER_ERROR;
         if (filter < 0 || (is_compressed && filter != H5Z_FILTER_FLETCHER32))
-            return status_new(STATUS_DATA,
-                              "%s: dataset '%s' is compressed by filters in an order that is not read; write it again "
-                              "with compression='gzip' or none",
-                              c->path, c->name);
+            return status_data("%s: dataset '%s' is compressed by filters in an order that is not read; write it again "
+                               "with compression='gzip' or none",
+                               c->path, c->name);
         c->filters[i] = filter;
         is_compressed = is_compressed || compresses(filter);
     }
@@ -398,8 +397,8 @@ static bool is_edge(const struct hdf5_chunks *c, const hsize_t *start) {
 }
 
 static status bad_chunk(const struct hdf5_chunks *c, hsize_t row, const char *what) {
-    return status_new(STATUS_DATA, "%s: dataset '%s', the chunk of row %llu %s; the file is damaged or crafted",
-                      c->path, c->name, (unsigned long long)row, what);
+    return status_data("%s: dataset '%s', the chunk of row %llu %s; the file is damaged or crafted", c->path, c->name,
+                       (unsigned long long)row, what);
 }
 
 static status wrong_size(const struct hdf5_chunks *c, hsize_t row, size_t size) {
@@ -527,7 +526,7 @@ static status hdf5_piece_read_raw(const struct hdf5_piece *piece, size_t first, 
     size_t bytes = count * (size_t)row_bytes(piece), got;
     TRY(io_read_at(piece->fd, piece->path, out, bytes, piece->start + first * row_bytes(piece), &got));
     if (got == bytes) return OK;
-    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", piece->path);
+    return status_data("%s: the file was truncated after it was opened", piece->path);
 }
 
 /* Reads rows first .. first + count - 1 as doubles. STATUS_DATA when the file has become shorter. Thread-safe. The raw
@@ -587,8 +586,8 @@ static status check_length(const struct hdf5 *h) {
     struct io_info info;
     TRY(io_stat_fd(h->descriptor, h->path, &info));
     if (info.size >= h->bytes) return OK;
-    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened (%llu bytes of %llu)", h->path,
-                      (unsigned long long)info.size, (unsigned long long)h->bytes);
+    return status_data("%s: the file was truncated after it was opened (%llu bytes of %llu)", h->path,
+                       (unsigned long long)info.size, (unsigned long long)h->bytes);
 }
 
 /* Gets the file descriptor of the open HDF5 file. */
@@ -606,7 +605,7 @@ static status find_descriptor(struct hdf5 *h) {
 static status open_file(struct hdf5 *h) {
     H5PLset_loading_state(0); /* no plugins */
     htri_t is_hdf5 = H5Fis_hdf5(h->path);
-    if (is_hdf5 == 0) return status_new(STATUS_DATA, "%s: this is not an HDF5 file", h->path);
+    if (is_hdf5 == 0) return status_data("%s: this is not an HDF5 file", h->path);
     TRY(hdf5_check_memory());
     hid_t access = hdf5_read_access();
     h->file = H5Fopen(h->path, H5F_ACC_RDONLY, access);
@@ -629,8 +628,8 @@ static herr_t add_name(hid_t group, const char *name, const H5L_info_t *info, vo
 static status missing(const struct hdf5 *h, const char *name) {
     SCOPED_TEXT names = {0};
     H5Literate(h->file, H5_INDEX_NAME, H5_ITER_INC, NULL, add_name, &names);
-    return status_new(STATUS_DATA, "%s: there is no dataset '%s'; the file has: %s (see dataset.inputs, targets)",
-                      h->path, name, names.length ? text_string(&names) : "nothing");
+    return status_data("%s: there is no dataset '%s'; the file has: %s (see dataset.inputs, targets)", h->path, name,
+                       names.length ? text_string(&names) : "nothing");
 }
 
 /* libhdf5 calls it before it follows an external link, also through a soft link; a negative result prevents it. */
@@ -656,7 +655,7 @@ static status check_links(const struct hdf5 *h, const char *name, hid_t access) 
         if (H5Lexists(h->file, step, access) <= 0) return missing(h, name);
         if (H5Lget_info(h->file, step, &link, access) < 0) return hdf5_failure(h->path, "'%s' cannot be found", step);
         if (link.type != H5L_TYPE_HARD && link.type != H5L_TYPE_SOFT)
-            return status_new(STATUS_DATA, "%s: '%s' is a link to another file, which is not followed", h->path, step);
+            return status_data("%s: '%s' is a link to another file, which is not followed", h->path, step);
     }
     return OK;
 }
@@ -672,8 +671,8 @@ static status open_dataset(const struct hdf5 *h, struct column *column) {
     else if (object < 0)
         s = hdf5_failure(h->path, "'%s' cannot be opened", column->name);
     else if (H5Iget_type(object) != H5I_DATASET)
-        s = status_new(STATUS_DATA, "%s: '%s' is a group, not a dataset; name a dataset in it, such as '%s/x'", h->path,
-                       column->name, column->name);
+        s = status_data("%s: '%s' is a group, not a dataset; name a dataset in it, such as '%s/x'", h->path,
+                        column->name, column->name);
     else
         column->dataset = H5Dopen2(h->file, column->name, access);
     if (s == OK && column->dataset < 0) s = hdf5_failure(h->path, "'%s' cannot be opened", column->name);
@@ -860,16 +859,15 @@ static status open_columns(const struct hdf5 *h, struct column *columns, size_t 
     *size = 0;
     for (size_t i = 0; i < count; i++) {
         struct column *column = &columns[i];
-        if (column->name[0] == 0) return status_new(STATUS_USAGE, "%s: the name of a dataset is empty", h->path);
+        if (column->name[0] == 0) return status_usage("%s: the name of a dataset is empty", h->path);
         TRY(open_column(h, column));
         if (column->is_joined && column->of.dims > 2)
-            return status_new(STATUS_DATA,
-                              "%s: dataset '%s' has rows of %d dimensions; only vectors can be concatenated", h->path,
-                              column->name, column->of.dims - 1);
+            return status_data("%s: dataset '%s' has rows of %d dimensions; only vectors can be concatenated", h->path,
+                               column->name, column->of.dims - 1);
         if (column->of.shape[0] != h->inputs[0].of.shape[0])
-            return status_new(STATUS_DATA, "%s: dataset '%s' has %llu rows, but '%s' has %llu", h->path,
-                              h->inputs[0].name, (unsigned long long)h->inputs[0].of.shape[0], column->name,
-                              (unsigned long long)column->of.shape[0]);
+            return status_data("%s: dataset '%s' has %llu rows, but '%s' has %llu", h->path, h->inputs[0].name,
+                               (unsigned long long)h->inputs[0].of.shape[0], column->name,
+                               (unsigned long long)column->of.shape[0]);
         *size += column->of.size;
     }
     return OK;
@@ -913,12 +911,11 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
             const char *name = all[first][first ? i - counts[0] : i].name;
             if (strcmp(name, all[second][second ? j - counts[0] : j].name) != 0) continue;
             if (first != second && !wants_classes) continue;
-            return status_new(STATUS_DATA,
-                              "%s: dataset '%s' is used twice, as %s; see dataset.inputs and dataset.targets", h->path,
-                              name,
-                              first != second ? "input and as target"
-                              : first         ? "target"
-                                              : "input");
+            return status_data("%s: dataset '%s' is used twice, as %s; see dataset.inputs and dataset.targets", h->path,
+                               name,
+                               first != second ? "input and as target"
+                               : first         ? "target"
+                                               : "input");
         }
     return OK;
 }
@@ -928,8 +925,8 @@ static status open_single(struct hdf5 *h, struct column *column, size_t count, c
     size_t size;
     TRY(status_prefix(open_columns(h, column, count, &size), "%s", key));
     if (count == 0 || size == 1) return OK;
-    return status_new(STATUS_DATA, "%s: %s: dataset '%s' has %zu values a row instead of one%s", key, h->path,
-                      column->name, size, what);
+    return status_data("%s: %s: dataset '%s' has %zu values a row instead of one%s", key, h->path, column->name, size,
+                       what);
 }
 
 static status open_and_check(struct hdf5 *h) {
@@ -1248,10 +1245,9 @@ static status not_clear(const struct search *search) {
         text_add(&names, i ? ", " : "");
         text_add_value(&names, search->items[i].name, TEXT_MAX_NAME);
     }
-    return status_new(STATUS_DATA,
-                      "%s: it is not clear which datasets are the inputs and the targets; the file has: %s "
-                      "(--target names the targets)",
-                      search->path, names.length ? text_string(&names) : "no dataset of numbers");
+    return status_data("%s: it is not clear which datasets are the inputs and the targets; the file has: %s "
+                       "(--target names the targets)",
+                       search->path, names.length ? text_string(&names) : "no dataset of numbers");
 }
 
 /* The other datasets with as many rows. */

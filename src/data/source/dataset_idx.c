@@ -58,19 +58,16 @@ struct idx {
 /* Parses the first 4 bytes: type and number of dimensions. */
 static status parse_magic(struct idx_file *file, const uint8_t *magic) {
     if (magic[0] != 0 || magic[1] != 0)
-        return status_new(STATUS_DATA,
-                          "%s: this is not an IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's "
-                          "images with 00 00 08 03 and labels with 00 00 08 01",
-                          file->path, magic[0], magic[1], magic[2], magic[3]);
+        return status_data("%s: this is not an IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's "
+                           "images with 00 00 08 03 and labels with 00 00 08 01",
+                           file->path, magic[0], magic[1], magic[2], magic[3]);
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].code == magic[2]) file->type = &types[i];
     if (!file->type)
-        return status_new(STATUS_DATA, "%s: unknown type of values 0x%02x; IDX has 08, 09, 0b, 0c, 0d, 0e", file->path,
-                          magic[2]);
+        return status_data("%s: unknown type of values 0x%02x; IDX has 08, 09, 0b, 0c, 0d, 0e", file->path, magic[2]);
     file->dims = magic[3];
     if (file->dims < 1 || file->dims > MAX_DIMS + 1)
-        return status_new(STATUS_DATA, "%s: it has %d dimensions; rows need 1 to %d", file->path, file->dims,
-                          MAX_DIMS + 1);
+        return status_data("%s: it has %d dimensions; rows need 1 to %d", file->path, file->dims, MAX_DIMS + 1);
     file->header = 4 + 4 * (size_t)file->dims;
     return OK;
 }
@@ -80,10 +77,9 @@ static status parse_shape(struct idx_file *file, const uint8_t *shape) {
     file->rows = file->shape[0];
     file->size = 1;
     for (int i = 1; i < file->dims; i++) {
-        if (file->shape[i] == 0) return status_new(STATUS_DATA, "%s: its rows have 0 values", file->path);
+        if (file->shape[i] == 0) return status_data("%s: its rows have 0 values", file->path);
         if (file->shape[i] > (uint32_t)INT32_MAX / file->size)
-            return status_new(STATUS_DATA, "%s: its rows have more than %d values; the file may be damaged", file->path,
-                              INT32_MAX);
+            return status_data("%s: its rows have more than %d values; the file may be damaged", file->path, INT32_MAX);
         file->size *= file->shape[i];
     }
     return OK;
@@ -104,9 +100,8 @@ static status open_packed(struct idx_file *file) {
     if (s == OK) s = parse_shape(file, header + 4);
     gzip_end(&gzip);
     if (s == OK && value_bytes(file) > gzip_max_size(file->packed_size))
-        s = status_new(STATUS_DATA,
-                       "%s: its header says that it has %.0f bytes, which %zu compressed bytes cannot contain",
-                       file->path, value_bytes(file), file->packed_size);
+        s = status_data("%s: its header says that it has %.0f bytes, which %zu compressed bytes cannot contain",
+                        file->path, value_bytes(file), file->packed_size);
     return s;
 }
 
@@ -114,17 +109,15 @@ static status open_plain(struct idx_file *file, uint64_t bytes) {
     uint8_t header[MAX_HEADER];
     size_t got;
     TRY(io_read_at(file->fd, file->path, header, sizeof header, 0, &got));
-    if (got < 4)
-        return status_new(STATUS_DATA, "%s: the file has only %zu bytes; this is not an IDX file", file->path, got);
+    if (got < 4) return status_data("%s: the file has only %zu bytes; this is not an IDX file", file->path, got);
     TRY(parse_magic(file, header));
-    if (got < file->header)
-        return status_new(STATUS_DATA, "%s: the file ends within its header; copy the file again", file->path);
+    if (got < file->header) return status_data("%s: the file ends within its header; copy the file again", file->path);
     TRY(parse_shape(file, header + 4));
     double expected = (double)file->header + value_bytes(file);
     if ((double)bytes == expected) return OK;
-    return status_new(STATUS_DATA, "%s: the file has %llu bytes, but its header says %.0f; %s", file->path,
-                      (unsigned long long)bytes, expected,
-                      (double)bytes < expected ? "copy the file again" : "the file is damaged");
+    return status_data("%s: the file has %llu bytes, but its header says %.0f; %s", file->path,
+                       (unsigned long long)bytes, expected,
+                       (double)bytes < expected ? "copy the file again" : "the file is damaged");
 }
 
 /* [path] is owned by the file then. */
@@ -183,7 +176,7 @@ static status read_raw(struct idx_file *file, size_t first, size_t count, void *
     }
     TRY(io_read_at(file->fd, file->path, out, count * row, file->header + first * row, &got));
     if (got == count * row) return OK;
-    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", file->path);
+    return status_data("%s: the file was truncated after it was opened", file->path);
 }
 
 /* The raw values are read to the end of [out], so that a conversion does not overwrite values that follow. */
@@ -226,17 +219,15 @@ static status open_targets(struct idx *idx, const struct dataset_config *config,
     const char *key = is_validation ? "dataset.validation.targets" : "dataset.targets";
     const char *path = is_validation ? config->validation.targets : NULL;
     if (!is_validation && config->targets.count > 1)
-        return status_new(STATUS_USAGE, "dataset.targets: format idx takes one file, got %zu", config->targets.count);
+        return status_usage("dataset.targets: format idx takes one file, got %zu", config->targets.count);
     if (!is_validation && config->targets.count == 1) path = config->targets.items[0];
     char *copy = path ? strdup(path) : labels_of(idx->inputs.path);
-    if (!copy)
-        return status_new(STATUS_USAGE, "%s is missing: give the IDX file of the labels of '%s'", key,
-                          idx->inputs.path);
+    if (!copy) return status_usage("%s is missing: give the IDX file of the labels of '%s'", key, idx->inputs.path);
     TRY(open_file(&idx->targets, copy));
     idx->base.target_name = idx->targets.path;
     if (idx->targets.rows == idx->inputs.rows) return OK;
-    return status_new(STATUS_DATA, "%s has %zu rows, but '%s' has %zu", idx->inputs.path, idx->inputs.rows,
-                      idx->targets.path, idx->targets.rows);
+    return status_data("%s has %zu rows, but '%s' has %zu", idx->inputs.path, idx->inputs.rows, idx->targets.path,
+                       idx->targets.rows);
 }
 
 /* Adds the dimension of the channel to images and of the feature to scalars. */

@@ -272,10 +272,9 @@ static status image_labels_open(const struct dataset_config *config, const char 
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
     SCOPED_TEXT place = {0};
     labels->format->describe(labels, ROW_INPUT, row, 0, &place);
-    return status_new(STATUS_DATA,
-                      "%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the "
-                      "column of the file names with dataset.image.column",
-                      text_string(&place), text_name(name).s, folder);
+    return status_data("%s: there is no image '%s' in the folder '%s'; correct or remove the line, or name the "
+                       "column of the file names with dataset.image.column",
+                       text_string(&place), text_name(name).s, folder);
 }
 
 /* *name, in [arena]: the image of [row], a file in [folder]; a name without the extension of an image gets that of the
@@ -287,7 +286,7 @@ static status image_labels_name(struct source *labels, const struct archive *arc
     TRY(labels->format->read(labels, row, 1, &value, NULL));
     const char *text = isnan(value) ? "" : labels->columns[0].texts.items[(size_t)value];
     if (!image_is_named(text) && image_is_foreign(text))
-        return status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert the file", folder, text);
+        return status_data("%s/%s: only JPEG and PNG images are read; convert the file", folder, text);
     TRY(image_names_complete(archive, folder, text, arena, name, &exists));
     return exists ? OK : no_image(labels, folder, row, text);
 }
@@ -319,8 +318,8 @@ static bool are_binary(const struct dataset_config *config) {
 static status image_masks_check(const struct dataset_config *config, bool wants_classes) {
     if (!config->image.masks || config->request.without_targets) return OK;
     if (are_classes(config, wants_classes) || are_binary(config)) return OK;
-    return status_new(STATUS_USAGE, "dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy, "
-                                    "nll, bce_with_logits, focal or dice");
+    return status_usage("dataset.image.masks: the pixels of masks are classes; use loss: cross_entropy, "
+                        "nll, bce_with_logits, focal or dice");
 }
 
 /* Finds the folder of the training or the validation images. */
@@ -329,9 +328,8 @@ static status image_masks_find(struct image_masks *masks, const struct dataset_c
     const char *folder = is_validation ? config->validation.targets : config->image.masks;
     if (!config->image.masks || config->request.without_targets) return OK;
     if (!folder)
-        return status_new(STATUS_USAGE,
-                          "dataset.validation.targets is missing: give the folder of the masks of the images in '%s'",
-                          config->validation.path);
+        return status_usage("dataset.validation.targets is missing: give the folder of the masks of the images in '%s'",
+                            config->validation.path);
     char *copy = arena_copy(arena, folder);
     copy[io_length_without_slashes(copy)] = 0;
     masks->folder = copy;
@@ -367,17 +365,15 @@ static status check_exists(const struct image_place *mask, const char *image) {
     struct io_info info = {0};
     TRY(archive_stat(mask->archive, mask->path, &info));
     if (info.exists) return OK;
-    return status_new(STATUS_DATA, "%s: the image '%s' has no such mask; add it, or remove the image", mask->path,
-                      image);
+    return status_data("%s: the image '%s' has no such mask; add it, or remove the image", mask->path, image);
 }
 
 static status make_binary(const struct image_masks *masks, const char *mask, double *values) {
     for (size_t i = 0; i < masks->size; i++) {
         if (values[i] > 1 && values[i] < 255)
-            return status_new(STATUS_DATA,
-                              "%s: a pixel is %g; with this loss the pixels of masks must be 0 and 1, or 0 and 255 "
-                              "(for several classes use cross_entropy)",
-                              mask, values[i]);
+            return status_data("%s: a pixel is %g; with this loss the pixels of masks must be 0 and 1, or 0 and 255 "
+                               "(for several classes use cross_entropy)",
+                               mask, values[i]);
         values[i] = values[i] > 0;
     }
     return OK;
@@ -451,8 +447,8 @@ static status add_file(struct images *images, const char *class, const char *fol
 static status list_files(struct images *images, const char *class, const char *folder, int depth) {
     struct io_names names = {0};
     if (depth > MAX_DEPTH)
-        return status_new(STATUS_DATA, "%s: the folders are more than %d deep; is there a link to a folder above?",
-                          folder, MAX_DEPTH);
+        return status_data("%s: the folders are more than %d deep; is there a link to a folder above?", folder,
+                           MAX_DEPTH);
     status s = archive_list(images->archive, folder, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         const char *name = names.items[i], *path = NULL;
@@ -465,8 +461,7 @@ static status list_files(struct images *images, const char *class, const char *f
         if (s || info.is_folder) {
             if (!s) s = list_files(images, class, path, depth + 1);
         } else if (image_is_foreign(name)) {
-            s = status_new(STATUS_DATA, "%s/%s: only JPEG and PNG images are read; convert or remove the file", folder,
-                           name);
+            s = status_data("%s/%s: only JPEG and PNG images are read; convert or remove the file", folder, name);
         } else if (image_is_named(name)) {
             s = add_file(images, class, folder, arena_copy(images->arena, name));
         }
@@ -476,9 +471,8 @@ static status list_files(struct images *images, const char *class, const char *f
 }
 
 static status no_images(const char *path, const char *class) {
-    if (!class)
-        return status_new(STATUS_DATA, "%s: there are no images (.jpg, .jpeg, .png) in this folder or below", path);
-    return status_new(STATUS_DATA, "%s: the folder of class '%s' has no images (.jpg, .jpeg, .png)", path, class);
+    if (!class) return status_data("%s: there are no images (.jpg, .jpeg, .png) in this folder or below", path);
+    return status_data("%s: the folder of class '%s' has no images (.jpg, .jpeg, .png)", path, class);
 }
 
 /* Folders of a dataset that is divided already, which would be taken for classes. */
@@ -487,10 +481,9 @@ static status check_parts(const struct images *images) {
         if (image_part_of(images->classes[i]) == IMAGE_PART_NONE) return OK;
     if (images->n_classes < 2) return OK;
     const char *path = images->path, *last = images->classes[images->n_classes - 1];
-    return status_new(STATUS_DATA,
-                      "%s: the folders '%s' to '%s' are parts of a dataset, not classes; give each part by itself, as "
-                      "dataset.path: %s/train and dataset.validation: %s/val",
-                      path, images->classes[0], last, path, path);
+    return status_data("%s: the folders '%s' to '%s' are parts of a dataset, not classes; give each part by itself, as "
+                       "dataset.path: %s/train and dataset.validation: %s/val",
+                       path, images->classes[0], last, path, path);
 }
 
 static void count_unclassified(struct images *images, const char *path) {
@@ -523,8 +516,7 @@ static status list_classes(struct images *images) {
         s = archive_stat(images->archive, folder, &info);
         if (!s && info.is_file) count_unclassified(images, folder);
         if (s || !info.is_folder) continue;
-        if (!utf8_is_valid(class))
-            s = status_new(STATUS_DATA, "%s: the name of the folder is not UTF-8 text; rename it", folder);
+        if (!utf8_is_valid(class)) s = status_data("%s: the name of the folder is not UTF-8 text; rename it", folder);
         if (!s) s = list_files(images, class, folder, 1);
         if (!s && images->base.rows == before) s = no_images(images->path, class);
         images->classes[images->n_classes++] = class;
@@ -553,11 +545,11 @@ static status number_classes(struct images *images) {
         struct image_file *file = &images->files[i];
         const char **found = bsearch(&file->class, images->classes, images->n_classes, sizeof *found, text_compare);
         if (!found)
-            return status_new(STATUS_DATA, "%s: class '%s' is not in the data that the model was trained with%s",
-                              images->path, file->class,
-                              images->had_labels ? "; that had a file of labels: give dataset.image.labels=FILE, a CSV "
-                                                   "file with a row for each of these images"
-                                                 : "");
+            return status_data(
+                "%s: class '%s' is not in the data that the model was trained with%s", images->path, file->class,
+                images->had_labels ? "; that had a file of labels: give dataset.image.labels=FILE, a CSV "
+                                     "file with a row for each of these images"
+                                   : "");
         file->label = (size_t)(found - images->classes);
     }
     images->base.classes = (int64_t)images->n_classes;
@@ -566,7 +558,7 @@ static status number_classes(struct images *images) {
 
 /* The images of a file of labels, in the order of its lines. */
 static status list_labels(struct images *images) {
-    if (images->labels->rows == 0) return status_new(STATUS_DATA, "%s: there are no images", images->path);
+    if (images->labels->rows == 0) return status_data("%s: there are no images", images->path);
     for (size_t row = 0; row < images->labels->rows; row++) {
         const char *name = NULL;
         TRY(image_labels_name(images->labels, images->archive, images->path, row, images->arena, &name));
@@ -576,10 +568,9 @@ static status list_labels(struct images *images) {
 }
 
 static status no_folders(const char *path) {
-    return status_new(STATUS_DATA,
-                      "%s: there are no sub-folders; the images of each class belong in one of its own, or give "
-                      "dataset.image.labels, a CSV file with a row for each image, or dataset.image.masks",
-                      path);
+    return status_data("%s: there are no sub-folders; the images of each class belong in one of its own, or give "
+                       "dataset.image.labels, a CSV file with a row for each image, or dataset.image.masks",
+                       path);
 }
 
 /* All images of the folder, or the single one that the path names. */
@@ -716,17 +707,16 @@ static void close_images(struct source *source) {
 static status check_targets(const struct dataset_config *config, const char *path, bool wants_classes) {
     if (config->image.labels || config->request.without_targets) return OK;
     if (config->image.column && !config->request.is_trained)
-        return status_new(STATUS_USAGE, "dataset.image.column is a column of dataset.image.labels, a CSV file with a "
-                                        "row for each image; give it, or remove column");
+        return status_usage("dataset.image.column is a column of dataset.image.labels, a CSV file with a "
+                            "row for each image; give it, or remove column");
     if (config->targets.count && !config->request.is_trained)
-        return status_new(STATUS_USAGE, "dataset.targets: the columns of images are those of dataset.image.labels, a "
-                                        "CSV file with a row for each image; give it, or remove targets");
+        return status_usage("dataset.targets: the columns of images are those of dataset.image.labels, a "
+                            "CSV file with a row for each image; give it, or remove targets");
     if (config->image.masks) return image_masks_check(config, wants_classes);
     if (wants_classes) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: the target of an image is the class of its folder; use loss: cross_entropy, or give "
-                      "dataset.image.labels, a CSV file with the targets of each image, or dataset.image.masks",
-                      path);
+    return status_usage("%s: the target of an image is the class of its folder; use loss: cross_entropy, or give "
+                        "dataset.image.labels, a CSV file with the targets of each image, or dataset.image.masks",
+                        path);
 }
 
 static status open_labels(struct images *images, const struct dataset_config *config, bool wants_classes,
@@ -739,9 +729,8 @@ static status open_labels(struct images *images, const struct dataset_config *co
 static status open_images(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
     if (config->image.size.count == 0)
-        return status_new(STATUS_USAGE,
-                          "dataset.image.size is missing: give [height, width] of the rows of the images in '%s'",
-                          path);
+        return status_usage("dataset.image.size is missing: give [height, width] of the rows of the images in '%s'",
+                            path);
     TRY(check_targets(config, path, wants_classes));
     struct images *images = calloc(1, sizeof *images);
     if (!images) return status_memory("a dataset");

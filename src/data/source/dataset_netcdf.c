@@ -380,16 +380,15 @@ static status check_magic(const char *path) {
     status s = io_read(fd, path, magic, sizeof magic, &got);
     TRY(status_first(s, io_close(fd, path)));
     if (memcmp(magic, "CDF", 3) != 0) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: this is a netCDF-3 file; netCDF-4 is read. Convert it first: nccopy -k nc4 FILE NEW.nc, or "
-                      "xarray.open_dataset(FILE).to_netcdf(NEW)",
-                      path);
+    return status_data("%s: this is a netCDF-3 file; netCDF-4 is read. Convert it first: nccopy -k nc4 FILE NEW.nc, or "
+                       "xarray.open_dataset(FILE).to_netcdf(NEW)",
+                       path);
 }
 
 static status open_file(const char *path, hid_t *file) {
     *file = -1;
     H5PLset_loading_state(0); /* no plugins */
-    if (H5Fis_hdf5(path) <= 0) return status_new(STATUS_DATA, "%s: this is not a netCDF-4 file", path);
+    if (H5Fis_hdf5(path) <= 0) return status_data("%s: this is not a netCDF-4 file", path);
     TRY(hdf5_check_memory());
     hid_t access = hdf5_read_access();
     *file = H5Fopen(path, H5F_ACC_RDONLY, access);
@@ -397,7 +396,7 @@ static status open_file(const char *path, hid_t *file) {
     char reason[160];
     if (*file >= 0) return OK;
     hdf5_reason(reason, sizeof reason, "libhdf5 reports no reason");
-    return status_new(STATUS_DATA, "%s: cannot be opened as netCDF-4 file: %s", path, reason);
+    return status_data("%s: cannot be opened as netCDF-4 file: %s", path, reason);
 }
 
 /* In a child process first, as every part of libhdf5 that reads a file. */
@@ -408,7 +407,7 @@ static status read_variables(void *context) {
     n->count = 0;
     bool is_read = visit_group(file, &(struct group_place){n, "", 0});
     H5Fclose(file);
-    return is_read ? OK : status_new(STATUS_DATA, "%s: its variables cannot be listed", n->path);
+    return is_read ? OK : status_data("%s: its variables cannot be listed", n->path);
 }
 
 /* ---- rows ---- */
@@ -502,9 +501,8 @@ static const char *type_of(const struct netcdf *n, const struct variable *v) {
 
 static status set_columns(struct netcdf *n, struct frame *frame, const struct string_list *names) {
     const struct variable *base = find_base(n, names);
-    if (!base) return status_new(STATUS_DATA, "%s: the file has no variables of numbers or texts", n->path);
-    if (elements(base) > 1e15)
-        return status_new(STATUS_DATA, "%s: variable '%s' has too many values", n->path, base->name);
+    if (!base) return status_data("%s: the file has no variables of numbers or texts", n->path);
+    if (elements(base) > 1e15) return status_data("%s: variable '%s' has too many values", n->path, base->name);
     n->dims = base->dims;
     memcpy(n->shape, base->shape, sizeof n->shape);
     frame->rows = (uint64_t)elements(base);
@@ -640,8 +638,7 @@ static status read_slice(struct reading *r, hsize_t first, hsize_t count, size_t
     char reason[160];
     if (!is_read) hdf5_reason(reason, sizeof reason, "libhdf5 reports no reason");
     status s = is_read ? add_texts(r, (size_t)first * size, (size_t)count * size)
-                       : status_new(STATUS_DATA, "%s: the texts of '%s' cannot be read: %s", r->netcdf->path,
-                                    r->v->name, reason);
+                       : status_data("%s: the texts of '%s' cannot be read: %s", r->netcdf->path, r->v->name, reason);
     if (is_read && r->v->kind == STRINGS) H5Dvlen_reclaim(r->type, memory, H5P_DEFAULT, r->buffer);
     if (memory >= 0) H5Sclose(memory);
     if (space >= 0) H5Sclose(space);
@@ -671,7 +668,7 @@ static status open_texts(struct reading *r, hid_t file) {
     r->type = type < 0 ? -1 : v->kind == MEMBERS ? H5Tcopy(H5T_NATIVE_INT64) : H5Tcopy(type);
     bool is_good = r->type >= 0 && (v->kind != MEMBERS || read_members(type, r->netcdf->arena, &r->members));
     if (type >= 0) H5Tclose(type);
-    if (!is_good) return status_new(STATUS_DATA, "%s: the texts of '%s' cannot be read", r->netcdf->path, v->name);
+    if (!is_good) return status_data("%s: the texts of '%s' cannot be read", r->netcdf->path, v->name);
     return hdf5_check_stored(r->dataset, r->netcdf->path, v->name, v->kind == STRINGS ? STRING_BYTES : v->bytes);
 }
 

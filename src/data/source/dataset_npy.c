@@ -31,8 +31,8 @@ struct npy_array {
 static status check_size(const struct npy_array *array, double bytes) {
     double expected = (double)array->of.bytes + npy_header_value_bytes(&array->of);
     if (bytes == expected) return OK;
-    return status_new(STATUS_DATA, "%s: it has %.0f bytes, but its header says %.0f; %s", array->name, bytes, expected,
-                      bytes < expected ? "copy the file again" : "the file is damaged, or has several arrays");
+    return status_data("%s: it has %.0f bytes, but its header says %.0f; %s", array->name, bytes, expected,
+                       bytes < expected ? "copy the file again" : "the file is damaged, or has several arrays");
 }
 
 /* Reads and checks the header of an open .npy file of [bytes] bytes. */
@@ -43,8 +43,7 @@ static status npy_array_open(int fd, const char *path, uint64_t bytes, struct np
     TRY(buffer_new(NPY_MAX_HEADER, path, &memory));
     status s = io_read_at(fd, path, memory, NPY_MAX_HEADER, 0, &got);
     if (!s && got >= 4 && memcmp(memory, "PK\3\4", 4) == 0)
-        s = status_new(STATUS_DATA, "%s: this is an archive of arrays; name it .npz or set dataset.format to npz",
-                       path);
+        s = status_data("%s: this is an archive of arrays; name it .npz or set dataset.format to npz", path);
     if (!s) s = npy_header_parse(path, memory, got, &out->of);
     if (!s) s = check_size(out, (double)bytes);
     out->start = out->of.bytes;
@@ -77,7 +76,7 @@ static status read_values(const struct npy_array *array, uint64_t offset, void *
     }
     TRY(io_read_at(array->fd, array->path, out, size, array->start + offset, &got));
     if (got == size) return OK;
-    return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", array->path);
+    return status_data("%s: the file was truncated after it was opened", array->path);
 }
 
 /* The index among the elements of a row in C order of element [f] in Fortran order. */
@@ -223,20 +222,20 @@ static status check_rows(const struct npy *npy) {
     const struct npy_array *others[] = {&npy->targets, &npy->weights, &npy->groups};
     for (size_t i = 0; i < 3; i++)
         if (others[i]->name && npy->inputs.of.rows != others[i]->of.rows)
-            return status_new(STATUS_DATA, "%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
-                              others[i]->name, others[i]->of.rows);
+            return status_data("%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
+                               others[i]->name, others[i]->of.rows);
     if (npy->groups.name && npy->groups.of.size != 1)
-        return status_new(STATUS_DATA, "%s: %s has %zu values a row instead of one", npy->group_key, npy->groups.name,
-                          npy->groups.of.size);
+        return status_data("%s: %s has %zu values a row instead of one", npy->group_key, npy->groups.name,
+                           npy->groups.of.size);
     if (!npy->weights.name || npy->weights.of.size == 1) return OK;
-    return status_new(STATUS_DATA, "dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
-                      npy->weights.of.size);
+    return status_data("dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
+                       npy->weights.of.size);
 }
 
 static status check_count(const struct string_list *names, const char *key, const char *format) {
     if (names->count <= 1) return OK;
-    return status_new(STATUS_USAGE, "dataset.%s: format %s takes one %s, got %zu", key, format,
-                      strcmp(format, "npz") == 0 ? "array" : "file", names->count);
+    return status_usage("dataset.%s: format %s takes one %s, got %zu", key, format,
+                        strcmp(format, "npz") == 0 ? "array" : "file", names->count);
 }
 
 /* ---- .npy ---- */
@@ -266,8 +265,7 @@ static status find_targets(struct npy *npy, const char *path, const char *key, c
         text_add_value(&tried, candidate, TEXT_MAX_NAME * 4);
     }
     if (!s && !*found)
-        s = status_new(STATUS_USAGE, "%s is missing: give the .npy file of the targets of '%s'%s", key, path,
-                       text_string(&tried));
+        s = status_usage("%s is missing: give the .npy file of the targets of '%s'%s", key, path, text_string(&tried));
     return s;
 }
 
@@ -275,7 +273,7 @@ static status open_npy_files(struct npy *npy, const struct dataset_config *confi
                              const struct source *train) {
     const char *key = train ? "dataset.validation.targets" : "dataset.targets", *targets = NULL;
     if (config->inputs.count > 0)
-        return status_new(STATUS_USAGE, "dataset.inputs: an .npy file is one array and has no names; remove the key");
+        return status_usage("dataset.inputs: an .npy file is one array and has no names; remove the key");
     TRY(check_count(&config->targets, "targets", npy->base.format->name));
     TRY(open_file(npy, 0, path));
     TRY(npy_array_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, &npy->inputs));
@@ -317,8 +315,8 @@ static void list_arrays(const struct npy *npy, struct text *out) {
 static status missing(const struct npy *npy, const char *what) {
     SCOPED_TEXT arrays = {0};
     list_arrays(npy, &arrays);
-    return status_new(STATUS_DATA, "%s: %s; the file has: %s (see dataset.inputs and dataset.targets)",
-                      npy->files[0].path, what, text_string(&arrays));
+    return status_data("%s: %s; the file has: %s (see dataset.inputs and dataset.targets)", npy->files[0].path, what,
+                       text_string(&arrays));
 }
 
 /* Whether [name] of a pair of words can be names[index]: the given one, or an array of the file. */

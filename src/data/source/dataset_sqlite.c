@@ -52,11 +52,11 @@ static status failure(const struct csv *csv, const struct records *records) {
             "not, add an index, or make its rows a table (create table ... as select ...)",
             csv->path, records->work * WORK);
     if (records->names > MAX_NAMES)
-        return status_new(STATUS_DATA, "%s: a query with its views refers to more than %d columns and tables",
-                          csv->path, MAX_NAMES);
+        return status_data("%s: a query with its views refers to more than %d columns and tables", csv->path,
+                           MAX_NAMES);
     if (sqlite3_errcode(database) == SQLITE_AUTH || strncmp(sqlite3_errmsg(database), "not authorized", 14) == 0)
-        return status_new(STATUS_DATA, "%s: dataset.query may only read (select ...), without extensions", csv->path);
-    return status_new(STATUS_DATA, "%s: SQLite: %s", csv->path, sqlite3_errmsg(database));
+        return status_data("%s: dataset.query may only read (select ...), without extensions", csv->path);
+    return status_data("%s: SQLite: %s", csv->path, sqlite3_errmsg(database));
 }
 
 /* Only reading is allowed, also for the views of the database. */
@@ -91,10 +91,9 @@ static int step(struct records *records) {
 /* Counts [bytes] of the rows of a query. */
 static status add_bytes(const struct csv *csv, struct records *records, double bytes) {
     if ((records->bytes += bytes) <= records->max_bytes) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: the query gives more than %.0f MiB of rows, too many for this file; does a view have no "
-                      "end? If not, add a limit, or make its rows a table (create table ... as select ...)",
-                      csv->path, records->max_bytes / 0x1p20);
+    return status_data("%s: the query gives more than %.0f MiB of rows, too many for this file; does a view have no "
+                       "end? If not, add a limit, or make its rows a table (create table ... as select ...)",
+                       csv->path, records->max_bytes / 0x1p20);
 }
 
 /* "file:<path>?immutable=1", or "file://<path>..." of an absolute path, with the characters of a URI escaped. */
@@ -115,10 +114,9 @@ static status check_log(const struct csv *csv, const char *path) {
     struct io_info info;
     TRY(io_stat(arena_printf(csv->arena, "%s-wal", path), &info));
     if (!info.exists || info.size == 0) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: the newest rows are still in %s-wal; close the program that writes the database, or run: "
-                      "sqlite3 %s 'pragma wal_checkpoint(truncate)'",
-                      csv->path, path, csv->path);
+    return status_data("%s: the newest rows are still in %s-wal; close the program that writes the database, or run: "
+                       "sqlite3 %s 'pragma wal_checkpoint(truncate)'",
+                       csv->path, path, csv->path);
 }
 
 /* Nor are changes undone that were not finished: a journal that begins with a zero is not in use any more
@@ -135,10 +133,10 @@ static status check_journal(const struct csv *csv, const char *path) {
     status s = io_read_at(fd, journal, &first, 1, 0, &got);
     TRY(status_first(s, io_close(fd, journal)));
     if (first == 0) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: a change of the database was not finished (%s); close the program that writes the database, "
-                      "or undo the change: sqlite3 %s .tables",
-                      csv->path, journal, csv->path);
+    return status_data(
+        "%s: a change of the database was not finished (%s); close the program that writes the database, "
+        "or undo the change: sqlite3 %s .tables",
+        csv->path, journal, csv->path);
 }
 
 /* SQLite names these files after the file that a symbolic link leads to. */
@@ -173,8 +171,8 @@ static status check_length(const struct csv *csv, uint64_t bytes) {
     if (page == 1) page = 65536;
     unsigned long long expected = pages * page;
     if (!is_valid || expected <= bytes) return OK;
-    return status_new(STATUS_DATA, "%s: the file has %llu bytes, but its header says %llu; copy the file again",
-                      csv->path, (unsigned long long)bytes, expected);
+    return status_data("%s: the file has %llu bytes, but its header says %llu; copy the file again", csv->path,
+                       (unsigned long long)bytes, expected);
 }
 
 static status open_database(struct csv *csv, struct records *records) {
@@ -217,9 +215,8 @@ static status prepare(const struct csv *csv, struct records *records, const char
     if (sqlite3_prepare_v2(records->database, query, -1, &records->statement, &rest)) return failure(csv, records);
     if (!records->statement || sqlite3_column_count(records->statement) == 0 ||
         !sqlite3_stmt_readonly(records->statement))
-        return status_new(STATUS_USAGE, "%s: dataset.query must be a query that gives rows (select ...)", csv->path);
-    if (rest[strspn(rest, " \t\r\n;")])
-        return status_new(STATUS_USAGE, "%s: dataset.query must be one statement", csv->path);
+        return status_usage("%s: dataset.query must be a query that gives rows (select ...)", csv->path);
+    if (rest[strspn(rest, " \t\r\n;")]) return status_usage("%s: dataset.query must be one statement", csv->path);
     return OK;
 }
 
@@ -259,8 +256,8 @@ static status find_table(const struct csv *csv, struct records *records, const c
     if (tables.count == 1) return OK;
     for (size_t i = 0; i < tables.count && names.length < 200; i++)
         text_printf(&names, "%s%s", i ? ", " : "", csv_printable(csv, tables.items[i]));
-    return status_new(STATUS_USAGE, "%s: give dataset.table or dataset.query; the database has %s%s", csv->path,
-                      tables.count ? "the tables: " : "no table", text_string(&names));
+    return status_usage("%s: give dataset.table or dataset.query; the database has %s%s", csv->path,
+                        tables.count ? "the tables: " : "no table", text_string(&names));
 }
 
 static const char *quoted(const char *name, struct arena *arena) {
@@ -298,8 +295,8 @@ static status start_query(struct csv *csv, const struct dataset_config *config, 
 /* ---- records ---- */
 
 static status bad_value(const struct csv *csv, size_t column, const char *what) {
-    return status_new(STATUS_DATA, "%s:row %zu: column '%s': %s", csv->path, csv->base.rows + csv->base.left_out_count,
-                      csv_printable(csv, csv->names[column]), what);
+    return status_data("%s:row %zu: column '%s': %s", csv->path, csv->base.rows + csv->base.left_out_count,
+                       csv_printable(csv, csv->names[column]), what);
 }
 
 /* The value of a column that is used, as text. */
@@ -482,8 +479,8 @@ static status choose_table(struct sqlite_rows *r, const struct string_list *tabl
         if (*table) status_free(failure);
         return *table ? OK : failure;
     }
-    return status_new(STATUS_USAGE, "--target: no table of %s has a column '%s'", r->csv.path,
-                      csv_printable(&r->csv, target ? target : ""));
+    return status_usage("--target: no table of %s has a column '%s'", r->csv.path,
+                        csv_printable(&r->csv, target ? target : ""));
 }
 
 static status start_rows(struct sqlite_rows *r, const char *target, struct string_list *tables, const char **table) {

@@ -121,7 +121,7 @@ static void close_synthetic(struct source *source) {
 static status set_shape(struct synthetic *s, const struct synthetic_config *config, bool wants_classes) {
     bool has_classes = kinds[config->kind].has_classes;
     if (wants_classes && !has_classes)
-        return status_new(STATUS_USAGE, "dataset.synthetic: the loss needs classes; use kind: classes");
+        return status_usage("dataset.synthetic: the loss needs classes; use kind: classes");
     s->base.rows = (size_t)config->rows;
     s->base.target_size = has_classes ? 1 : (size_t)config->targets;
     s->base.classes = has_classes ? config->classes : 0;
@@ -131,7 +131,7 @@ static status set_shape(struct synthetic *s, const struct synthetic_config *conf
         s->base.input_shape[i] = config->inputs.items[i];
         size *= (double)config->inputs.items[i];
     }
-    if (size > 1e9) return status_new(STATUS_USAGE, "dataset.synthetic.inputs: a row of %g values is too large", size);
+    if (size > 1e9) return status_usage("dataset.synthetic.inputs: a row of %g values is too large", size);
     s->base.input_size = (size_t)size;
     return OK;
 }

@@ -108,10 +108,9 @@ static status check_text(struct text_files *files) {
         size_t byte = at - start + 1;
         return text_files_prefix(
             files, at,
-            length ? status_new(STATUS_DATA, "byte %zu of the file is 0; this is not text", byte)
-                   : status_new(STATUS_DATA,
-                                "byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
-                                byte));
+            length ? status_data("byte %zu of the file is 0; this is not text", byte)
+                   : status_data("byte %zu of the file is not valid UTF-8; convert the file (iconv -f latin1 -t utf-8)",
+                                 byte));
     }
     return OK;
 }
@@ -237,10 +236,9 @@ static status tokens_shape(struct source *source, size_t count, int64_t block_si
                            const char *what) {
     size_t block = (size_t)block_size;
     if (count <= block)
-        return status_new(STATUS_DATA,
-                          "%s: %zu %s are used, but a row and its targets need block_size + 1 = %zu; use a smaller "
-                          "block_size or a larger part of the file",
-                          path, count, what, block + 1);
+        return status_data("%s: %zu %s are used, but a row and its targets need block_size + 1 = %zu; use a smaller "
+                           "block_size or a larger part of the file",
+                           path, count, what, block + 1);
     source->input_kind = INPUT_TOKENS;
     source->stride = (size_t)stride;
     source->rows = (count - block - 1) / source->stride + 1;
@@ -280,8 +278,7 @@ static status read_raw(const struct tokens *t, size_t first, size_t count, void 
         size_t at = first - part->first, n = part->count - at, got;
         if (n > count) n = count;
         TRY(io_read_at(part->fd, part->path, bytes, n * t->width, at * t->width, &got));
-        if (got != n * t->width)
-            return status_new(STATUS_DATA, "%s: the file was truncated after it was opened", part->path);
+        if (got != n * t->width) return status_data("%s: the file was truncated after it was opened", part->path);
         bytes = (char *)bytes + got;
         first += n;
         count -= n;
@@ -318,8 +315,8 @@ static status find_vocabulary(struct tokens *t, const struct tokens_config *conf
         uint32_t largest = 0;
         TRY(visit_chunks(t, visit_largest, &largest));
         if (largest >= INT32_MAX)
-            return status_new(STATUS_DATA, "%s: token %u is too large; is dataset.tokens.dtype correct?",
-                              text_string(&t->name), largest);
+            return status_data("%s: token %u is too large; is dataset.tokens.dtype correct?", text_string(&t->name),
+                               largest);
         *vocabulary = (int64_t)largest + 1;
     }
     t->base.classes = *vocabulary;
@@ -332,8 +329,8 @@ static status tokens_check_vocabulary(const struct dataset_config *config, const
     int64_t size = (int64_t)tokenizer_size(tokenizer), given = config->tokens.vocabulary;
     *vocabulary = given == SCHEMA_NO_INT ? size : given;
     if (*vocabulary >= size) return OK;
-    return status_new(STATUS_USAGE, "dataset.tokens.vocabulary is %lld, but the tokenizer has %lld tokens",
-                      (long long)given, (long long)size);
+    return status_usage("dataset.tokens.vocabulary is %lld, but the tokenizer has %lld tokens", (long long)given,
+                        (long long)size);
 }
 
 /* Sets the vocabulary to that of the tokenizer, if there is one. */
@@ -355,9 +352,8 @@ static status open_part(struct tokens *t, const char *path) {
     TRY(io_open(path, &part->fd));
     TRY(io_stat_fd(part->fd, path, &info));
     if (info.size % t->width != 0)
-        return status_new(STATUS_DATA,
-                          "%s: its size, %llu bytes, is not a multiple of %zu: it has no tokens of type %s", path,
-                          (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
+        return status_data("%s: its size, %llu bytes, is not a multiple of %zu: it has no tokens of type %s", path,
+                           (unsigned long long)info.size, t->width, t->width == 2 ? "uint16" : "uint32");
     part->count = (size_t)(info.size / t->width);
     t->count += part->count;
     return OK;
@@ -410,10 +406,9 @@ static status check_token(const struct tokens *t, size_t at, uint32_t token, int
         return OK;
     }
     const struct part *part = part_of(t, at);
-    return status_new(STATUS_DATA,
-                      "%s: token number %zu is %u, but the vocabulary has %lld (dataset.tokens.vocabulary); is "
-                      "dataset.tokens.dtype correct?",
-                      part->path, at - part->first, token, (long long)t->base.vocabulary);
+    return status_data("%s: token number %zu is %u, but the vocabulary has %lld (dataset.tokens.vocabulary); is "
+                       "dataset.tokens.dtype correct?",
+                       part->path, at - part->first, token, (long long)t->base.vocabulary);
 }
 
 /* The raw tokens are read to [targets]: (size + 1) tokens of at most 4 bytes fit into (size) targets of 8 bytes. */
@@ -557,9 +552,8 @@ static status number_characters(struct text_source *t, const struct text_source 
         int64_t id = vocabulary_find(known, next_code(t, &at));
         if (id < 0)
             return text_files_prefix(&t->files, before,
-                                     status_new(STATUS_DATA,
-                                                "the character '%.*s' is not in %s, so the model has no token for it",
-                                                (int)(at - before), t->files.text + before, text_string(&t->origin)));
+                                     status_data("the character '%.*s' is not in %s, so the model has no token for it",
+                                                 (int)(at - before), t->files.text + before, text_string(&t->origin)));
         token_array_set(&t->tokens, i, (uint32_t)id);
     }
     return OK;
@@ -578,10 +572,9 @@ static status open_characters(struct text_source *t, const struct dataset_config
     const struct text_config *config = &dataset->text;
     const char *name = text_string(&t->name);
     if (dataset->request.is_trained && !dataset->request.characters && !train)
-        return status_new(STATUS_DATA,
-                          "%s: the model was not trained with characters, so it has no tokens for those of a text; "
-                          "give its tokenizer (dataset.tokens.tokenizer) or a file of tokens",
-                          name);
+        return status_data("%s: the model was not trained with characters, so it has no tokens for those of a text; "
+                           "give its tokenizer (dataset.tokens.tokenizer) or a file of tokens",
+                           name);
     TRY(text_files_read(&t->files, path, dataset_others(dataset, train != NULL)));
     t->count = train ? t->files.characters : (size_t)(config->truncate * (double)t->files.characters);
     TRY(tokens_shape(&t->base, t->count, config->block_size, config->stride, name, "characters"));

@@ -46,8 +46,8 @@ static struct string_list named_columns(const struct dataset_config *config, str
 static status check_named(const struct frame *frame, const struct string_list *names) {
     for (size_t i = 0; i < frame->count; i++)
         if (frame->columns[i].unread && string_list_has(names, frame->columns[i].name))
-            return status_new(STATUS_DATA, "%s: column '%s' cannot be read: %s", frame->path,
-                              text_name(frame->columns[i].name).s, frame->columns[i].unread);
+            return status_data("%s: column '%s' cannot be read: %s", frame->path, text_name(frame->columns[i].name).s,
+                               frame->columns[i].unread);
     return OK;
 }
 
@@ -99,7 +99,7 @@ static status open_file(struct records *r, const char *path) {
     TRY(check_named(&r->frame, &r->names));
     r->n_all = r->frame.count;
     drop_unread(&r->frame);
-    if (r->frame.count == 0) return status_new(STATUS_DATA, "%s: the file has no columns that can be read", path);
+    if (r->frame.count == 0) return status_data("%s: the file has no columns that can be read", path);
     r->texts = arena_alloc(r->frame.arena, r->frame.count * sizeof *r->texts);
     return OK;
 }
@@ -158,8 +158,8 @@ static status text_of(struct records *r, size_t field, const char **text) {
     if (!column->is_date)
         snprintf(r->texts[field], sizeof *r->texts, "%.17g", value);
     else if (!format_date(value, r->texts[field]))
-        return status_new(STATUS_DATA, "%s:row %llu: column '%s': the date is not in the years 1 to 9999",
-                          r->frame.path, (unsigned long long)r->row - 1, column->name);
+        return status_data("%s:row %llu: column '%s': the date is not in the years 1 to 9999", r->frame.path,
+                           (unsigned long long)r->row - 1, column->name);
     return OK;
 }
 

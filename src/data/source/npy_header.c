@@ -64,8 +64,8 @@ static status reject_type(const char *name, const char *code, size_t length) {
                          : kind == 'c'                ? "complex numbers, which are not read"
                          : kind == 'M' || kind == 'm' ? "dates or times; convert them to numbers"
                                                       : "not integers, floats or booleans of 1, 2, 4 or 8 bytes";
-    return status_new(STATUS_DATA, "%s: the type of its values, %s%s%s, is %s", name, kind == '[' ? "" : "'",
-                      text_name(text_string(&type)).s, kind == '[' ? "" : "'", reason);
+    return status_data("%s: the type of its values, %s%s%s, is %s", name, kind == '[' ? "" : "'",
+                       text_name(text_string(&type)).s, kind == '[' ? "" : "'", reason);
 }
 
 static status find_type(const char *name, const char *code, size_t length, struct npy_header *header) {
@@ -138,7 +138,7 @@ static bool take_shape(struct scan *scan, struct npy_header *header) {
 }
 
 static status damaged(const char *name) {
-    return status_new(STATUS_DATA, "%s: the header of the array is damaged or not one that NumPy writes", name);
+    return status_data("%s: the header of the array is damaged or not one that NumPy writes", name);
 }
 
 /* One "key: value"; *found gets its bit. */
@@ -175,17 +175,15 @@ static status parse_dictionary(const char *name, struct scan *scan, struct npy_h
 /* ---- the header ---- */
 
 static status check_shape(const char *name, struct npy_header *header) {
-    if (header->dims == 0)
-        return status_new(STATUS_DATA, "%s: it is a single number; a dataset needs an array of rows", name);
+    if (header->dims == 0) return status_data("%s: it is a single number; a dataset needs an array of rows", name);
     if (header->dims > MAX_DIMS + 1)
-        return status_new(STATUS_DATA, "%s: it has %d dimensions; rows need 1 to %d", name, header->dims, MAX_DIMS + 1);
+        return status_data("%s: it has %d dimensions; rows need 1 to %d", name, header->dims, MAX_DIMS + 1);
     header->rows = header->shape[0];
     header->size = 1;
     for (int i = 1; i < header->dims; i++) {
-        if (header->shape[i] == 0) return status_new(STATUS_DATA, "%s: its rows have 0 values", name);
+        if (header->shape[i] == 0) return status_data("%s: its rows have 0 values", name);
         if (header->shape[i] > (size_t)INT32_MAX / header->size)
-            return status_new(STATUS_DATA, "%s: its rows have more than %d values; the file may be damaged", name,
-                              INT32_MAX);
+            return status_data("%s: its rows have more than %d values; the file may be damaged", name, INT32_MAX);
         header->size *= header->shape[i];
     }
     if (header->dims == 1 || header->rows <= 1) header->is_fortran = header->dims > 2 && header->is_fortran;
@@ -195,10 +193,10 @@ static status check_shape(const char *name, struct npy_header *header) {
 status npy_header_parse(const char *name, const uint8_t *bytes, size_t size, struct npy_header *out) {
     *out = (struct npy_header){0};
     if (size < PREFIX + 2 || memcmp(bytes, MAGIC, MAGIC_SIZE) != 0)
-        return status_new(STATUS_DATA, "%s: this is not an array as numpy.save writes it", name);
+        return status_data("%s: this is not an array as numpy.save writes it", name);
     int version = bytes[MAGIC_SIZE];
     if (version < 1 || version > 3)
-        return status_new(STATUS_DATA, "%s: version %d of the .npy format is not known; 1 to 3 are", name, version);
+        return status_data("%s: version %d of the .npy format is not known; 1 to 3 are", name, version);
     size_t counter = version == 1 ? 2 : 4, length = 0;
     if (size < PREFIX + counter) return damaged(name);
     for (size_t i = counter; i-- > 0;) length = length << 8 | bytes[PREFIX + i];

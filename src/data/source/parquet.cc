@@ -44,7 +44,7 @@ struct State {
 
 status failure(const struct frame *frame, const arrow::Status &reason) {
     if (reason.IsOutOfMemory()) return status_memory("the rows of %s", frame->path);
-    return status_new(STATUS_DATA, "%s: %s", frame->path, reason.message().c_str());
+    return status_data("%s: %s", frame->path, reason.message().c_str());
 }
 
 /* ---- types ---- */
@@ -153,7 +153,7 @@ template <typename Work> status guarded(const struct frame *frame, Work work) no
     } catch (const std::bad_alloc &) {
         return status_memory("the rows of %s", frame->path);
     } catch (const std::exception &e) {
-        return status_new(STATUS_DATA, "%s: %s", frame->path, e.what());
+        return status_data("%s: %s", frame->path, e.what());
     }
 }
 

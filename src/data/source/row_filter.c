@@ -62,10 +62,9 @@ static size_t position_of(const struct parser *p, const char *at) {
 /* "character 6: expected <what>, not 'x'" */
 static status unexpected(const struct parser *p, const char *what) {
     return p->kind == TOKEN_END
-               ? status_new(STATUS_USAGE, "character %zu: expected %s, but this is the end", position_of(p, p->start),
-                            what)
-               : status_new(STATUS_USAGE, "character %zu: expected %s, not '%s'", position_of(p, p->start), what,
-                            text_name(arena_printf(p->arena, "%.*s", (int)(p->at - p->start), p->start)).s);
+               ? status_usage("character %zu: expected %s, but this is the end", position_of(p, p->start), what)
+               : status_usage("character %zu: expected %s, not '%s'", position_of(p, p->start), what,
+                              text_name(arena_printf(p->arena, "%.*s", (int)(p->at - p->start), p->start)).s);
 }
 
 static bool is_letter(char c) {
@@ -90,7 +89,7 @@ static status read_quoted(struct parser *p) {
         if (*p->at == quote) p->at++;
         *out++ = *p->at;
     }
-    return status_new(STATUS_USAGE, "character %zu: the closing %c is missing", position_of(p, p->start), quote);
+    return status_usage("character %zu: the closing %c is missing", position_of(p, p->start), quote);
 }
 
 static status read_number(struct parser *p) {
@@ -153,8 +152,8 @@ static status expect(struct parser *p, const char *word, const char *what) {
 
 static status count_node(struct parser *p) {
     if (++p->nodes <= MAX_NODES) return OK;
-    return status_new(STATUS_USAGE, "character %zu: there are more than %d comparisons and values",
-                      position_of(p, p->start), MAX_NODES);
+    return status_usage("character %zu: there are more than %d comparisons and values", position_of(p, p->start),
+                        MAX_NODES);
 }
 
 static status new_node(struct parser *p, enum kind kind, struct filter_node **out) {
@@ -259,8 +258,8 @@ static status parse_factor(struct parser *p, struct filter_node **out) {
     bool is_negated = is(p, "not"), is_open = is(p, "(");
     if (!is_negated && !is_open) return parse_comparison(p, out);
     if (++p->depth > MAX_DEPTH)
-        return status_new(STATUS_USAGE, "character %zu: more than %d parentheses and `not` inside each other",
-                          position_of(p, p->start), MAX_DEPTH);
+        return status_usage("character %zu: more than %d parentheses and `not` inside each other",
+                            position_of(p, p->start), MAX_DEPTH);
     TRY(next(p));
     TRY(is_negated ? parse_factor(p, out) : parse_joined(p, true, out));
     p->depth--;

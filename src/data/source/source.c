@@ -156,8 +156,7 @@ status source_compare_names(const struct source *a, const struct source *b, bool
         source_add_shape(dims[0], shapes[0], &both);
         text_printf(&both, ", but in the %s file ", other);
         source_add_shape(dims[1], shapes[1], &both);
-        status s =
-            status_new(STATUS_DATA, "%s: rows of '%s' have shape %s", where, names->items[i], text_string(&both));
+        status s = status_data("%s: rows of '%s' have shape %s", where, names->items[i], text_string(&both));
         text_free(&both);
         return s;
     }
@@ -169,9 +168,8 @@ status source_compare_names(const struct source *a, const struct source *b, bool
 /* One image at a time, through a copy. */
 
 status channels_last_reject(const char *name, int dims) {
-    return status_new(STATUS_USAGE,
-                      "dataset.layout: nhwc needs images, (rows, height, width, channels), but %s has %d dimension%s",
-                      name, dims + 1, text_plural((uint64_t)dims + 1, "s"));
+    return status_usage("dataset.layout: nhwc needs images, (rows, height, width, channels), but %s has %d dimension%s",
+                        name, dims + 1, text_plural((uint64_t)dims + 1, "s"));
 }
 
 bool channels_last_fits(int dims, const int64_t *shape, const int64_t *image) {
@@ -243,7 +241,7 @@ static status check_shape(const struct source *first, const struct source *sourc
         text_add(&shapes, " of shape ");
         source_add_shape(one->target_dims, one->target_shape, &shapes);
     }
-    status s = status_new(STATUS_DATA, "%s: %s, '%s'", files->items[index], text_string(&shapes), files->items[0]);
+    status s = status_data("%s: %s, '%s'", files->items[index], text_string(&shapes), files->items[0]);
     text_free(&shapes);
     return s;
 }
@@ -260,11 +258,10 @@ static status check_names(const struct source *first, const struct source *sourc
 static status check_divide(const struct source *first, const struct source *source, const struct dataset_config *config,
                            const struct string_list *files, size_t index) {
     if (!isnan(config->divide) || first->divide == source->divide) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: its values are %s, but those of the first file, '%s', are %s; write dataset.divide: the "
-                      "number by which all are divided",
-                      files->items[index], source->is_bytes ? "bytes" : "not bytes", files->items[0],
-                      first->is_bytes ? "bytes" : "not bytes");
+    return status_data("%s: its values are %s, but those of the first file, '%s', are %s; write dataset.divide: the "
+                       "number by which all are divided",
+                       files->items[index], source->is_bytes ? "bytes" : "not bytes", files->items[0],
+                       first->is_bytes ? "bytes" : "not bytes");
 }
 
 /* The file [index] of the targets, where targets are files: as many as there are files of inputs. */
@@ -272,8 +269,8 @@ static status choose_targets(const struct dataset_format *format, struct dataset
                              size_t index) {
     if (!format->has_target_file || config->targets.count == 0) return OK;
     if (config->targets.count != count)
-        return status_new(STATUS_USAGE, "dataset.targets: there are %zu files of inputs, but %zu of targets", count,
-                          config->targets.count);
+        return status_usage("dataset.targets: there are %zu files of inputs, but %zu of targets", count,
+                            config->targets.count);
     config->targets.items += index;
     config->targets.count = 1;
     return OK;
@@ -286,8 +283,8 @@ static status open_one(struct joined *j, const struct dataset_format *format, co
     uint64_t bytes;
     size_t index = j->count;
     if (train && format->has_target_file && config->validation.targets)
-        return status_new(STATUS_USAGE, "dataset.validation.targets is one file, but '%s' matches %zu; remove the key",
-                          config->validation.path, files->count);
+        return status_usage("dataset.validation.targets is one file, but '%s' matches %zu; remove the key",
+                            config->validation.path, files->count);
     if (!train) TRY(choose_targets(format, &own, files->count, index));
     TRY(file_check(files->items[index], &bytes));
     TRY(format->open(&own, files->items[index], wants_classes, train, &source));

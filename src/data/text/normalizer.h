@@ -41,7 +41,7 @@ status normalizer_run(const struct normalizer *normalizer, const char *text, siz
 
 /* ---- reading a tokenizer.json ---- */
 
-#define bad(...) status_new(STATUS_DATA, __VA_ARGS__)
+#define bad(...) status_data(__VA_ARGS__)
 
 static inline bool is_absent(const json_t *value) { return !value || json_is_null(value); }
 

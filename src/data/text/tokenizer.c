@@ -143,7 +143,7 @@ static status grow(struct byte_map *map) {
 
 /* Adds [bytes] to the pool only. */
 static status byte_map_keep(struct byte_map *map, const char *bytes, size_t size, struct pool_range *out) {
-    if (size > UINT32_MAX - map->pool_size) return status_new(STATUS_DATA, "the tokens have more than 4 GiB");
+    if (size > UINT32_MAX - map->pool_size) return status_data("the tokens have more than 4 GiB");
     if (map->pool_size + size > map->pool_capacity) {
         size_t capacity = 2 * (map->pool_size + size) + FIRST_SLOTS;
         char *pool = realloc(map->pool, capacity);
@@ -413,13 +413,12 @@ static status reserve_symbols(struct encoder *e, size_t count) {
 }
 
 static status split_bytes(struct encoder *e, const char *word, size_t size) {
-    if (size > MAX_WORD) return status_new(STATUS_DATA, "the text has a word of more than 1 GiB");
+    if (size > MAX_WORD) return status_data("the text has a word of more than 1 GiB");
     TRY(reserve_symbols(e, size));
     for (size_t i = 0; i < size; i++) {
         uint32_t id = e->tokenizer->bytes[(uint8_t)word[i]];
         if (id == TOKEN_NONE)
-            return status_new(STATUS_DATA, "the tokenizer has no token for the byte 0x%02x",
-                              (unsigned)(uint8_t)word[i]);
+            return status_data("the tokenizer has no token for the byte 0x%02x", (unsigned)(uint8_t)word[i]);
         uint32_t next = i + 1 < size ? (uint32_t)i + 1 : NONE;
         e->symbols[i] = (struct symbol){.id = id, .previous = i ? (uint32_t)i - 1 : NONE, .next = next};
     }
@@ -1223,11 +1222,9 @@ status tokenizer_parse(const char *path, const char *json, size_t size, struct t
     json_error_t error;
     *out = NULL;
     if (size > TOKENIZER_MAX_BYTES)
-        return status_new(STATUS_DATA, "%s: a tokenizer of %zu bytes; at most %zu are supported", path, size,
-                          TOKENIZER_MAX_BYTES);
+        return status_data("%s: a tokenizer of %zu bytes; at most %zu are supported", path, size, TOKENIZER_MAX_BYTES);
     json_t *root = json_loadb(json, size, JSON_REJECT_DUPLICATES, &error);
-    if (!root)
-        return status_new(STATUS_DATA, "%s:%d:%d: this is not JSON: %s", path, error.line, error.column, error.text);
+    if (!root) return status_data("%s:%d:%d: this is not JSON: %s", path, error.line, error.column, error.text);
     struct reader r = {.tokenizer = calloc(1, sizeof *r.tokenizer), .root = root, .scratch = malloc(size)};
     list_bytes(r.byte_of);
     status s = r.tokenizer && r.scratch ? status_prefix(read_all(&r), "%s", path) : status_memory("the tokenizer");
@@ -1242,11 +1239,11 @@ static status read_json(const char *path, const char *key, char **json, size_t *
     struct io_info info;
     TRY(io_stat(path, &info));
     if (!info.is_file)
-        return status_new(STATUS_DATA, "cannot read the tokenizer '%s' (%s): %s", path, key,
-                          info.exists ? "it is not a regular file" : strerror(ENOENT));
+        return status_data("cannot read the tokenizer '%s' (%s): %s", path, key,
+                           info.exists ? "it is not a regular file" : strerror(ENOENT));
     if (info.size > TOKENIZER_MAX_BYTES)
-        return status_new(STATUS_DATA, "%s: a tokenizer has at most %zu bytes, this file has %llu", path,
-                          TOKENIZER_MAX_BYTES, (unsigned long long)info.size);
+        return status_data("%s: a tokenizer has at most %zu bytes, this file has %llu", path, TOKENIZER_MAX_BYTES,
+                           (unsigned long long)info.size);
     return file_read(path, json, size);
 }
 
@@ -1417,8 +1414,7 @@ static status add_words_of_text(struct word_counts *words, const char *text, siz
     }
     if (!s) s = add_word(words, UNKNOWN_WORD, strlen(UNKNOWN_WORD), 0);
     if (!s && words->map.count > TOKENIZER_MAX_TOKENS)
-        s = status_new(STATUS_DATA, "it has %zu different words; at most %d are supported", words->map.count,
-                       TOKENIZER_MAX_TOKENS);
+        s = status_data("it has %zu different words; at most %d are supported", words->map.count, TOKENIZER_MAX_TOKENS);
     return s;
 }
 

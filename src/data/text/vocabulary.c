@@ -86,7 +86,7 @@ static status encode_tokens(const struct tokenizer *tokenizer, const char *text,
     struct token_list list = {0};
     for (size_t at = 0, length; at < size; at += length)
         if ((length = utf8_decode(text + at, size - at, &code)) == 0)
-            return status_new(STATUS_USAGE, "byte %zu of the text is not valid UTF-8", at + 1);
+            return status_usage("byte %zu of the text is not valid UTF-8", at + 1);
     status s = tokenizer_encode(tokenizer, text, size, &list);
     if (s) {
         free(list.ids);
@@ -110,10 +110,10 @@ status vocabulary_encode(const struct vocabulary *vocabulary, const char *text, 
         length = utf8_decode(text + at, size - at, &code);
         int64_t id = length ? vocabulary_find(vocabulary, code) : -1;
         if (length == 0)
-            s = status_new(STATUS_USAGE, "byte %zu of the text is not valid UTF-8", at + 1);
+            s = status_usage("byte %zu of the text is not valid UTF-8", at + 1);
         else if (id < 0)
-            s = status_new(STATUS_USAGE, "the model's vocabulary does not contain the character '%.*s' (U+%04X)",
-                           (int)length, text + at, code);
+            s = status_usage("the model's vocabulary does not contain the character '%.*s' (U+%04X)", (int)length,
+                             text + at, code);
         else
             found[n++] = (int32_t)id;
     }

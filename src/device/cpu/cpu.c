@@ -184,13 +184,12 @@ static status set_precision(struct device *base, enum precision precision) {
     device->is_portable = precision == PRECISION_FLOAT32_PORTABLE;
     if (precision == PRECISION_FLOAT32 || device->is_portable) return OK;
     if (precision == PRECISION_FLOAT16)
-        return status_new(STATUS_USAGE,
-                          "train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or float32");
+        return status_usage("train.precision: float16 needs a GPU (train.device: cuda): use bfloat16 or float32");
     const struct bf16_kernels *bf16 = find_bf16(device, precision);
     if (!bf16 && precision != PRECISION_BFLOAT16) return OK;
     if (!bf16)
-        return status_new(STATUS_USAGE, "train.precision: bfloat16 needs a processor with the instructions AVX-512 "
-                                        "BF16, which this one does not have: use float32");
+        return status_usage("train.precision: bfloat16 needs a processor with the instructions AVX-512 "
+                            "BF16, which this one does not have: use float32");
     if (bf16->product) device->product = bf16->product;
     device->bf16_kernels = bf16;
     if (bf16->attention) set_attention(device, bf16->attention);
@@ -248,8 +247,7 @@ status cpu_device_create(const char *set, struct device **out) {
     struct text known = {0};
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
         if (sets[i].is_supported && !sets[i].bf16) text_printf(&known, "%s%s", known.length ? ", " : "", sets[i].name);
-    status s = status_new(STATUS_USAGE, "this CPU does not have the instruction set '%.40s'; it has: %s", set,
-                          text_string(&known));
+    status s = status_usage("this CPU does not have the instruction set '%.40s'; it has: %s", set, text_string(&known));
     text_free(&known);
     return s;
 }

@@ -51,10 +51,9 @@ static status open_cudnn(struct gpu_device *gpu) {
         s = gpu->cudnn_module->open(gpu->stream, &gpu->cudnn);
     }
     if (!s) return OK;
-    status whole = status_new(STATUS_USAGE,
-                              "train.device: cuda needs cuDNN for conv1d and conv2d: %s; see docs/gpu.md for how to "
-                              "build and install it, or use device: cpu",
-                              status_message(s));
+    status whole = status_usage("train.device: cuda needs cuDNN for conv1d and conv2d: %s; see docs/gpu.md for how to "
+                                "build and install it, or use device: cpu",
+                                status_message(s));
     status_free(s);
     return whole;
 }
@@ -81,8 +80,8 @@ static status create_plan(struct device_convolution *d, struct row_plans *p, enu
     wish.adds_bias = false;
     if (!*plan) TRY(module->plan(d->gpu->cudnn, &wish, plan));
     return *plan ? OK
-                 : status_new(STATUS_USAGE, "%s: cuDNN has no deterministic algorithm for it within %zu MiB",
-                              passes[pass], MAX_WORKSPACE >> 20);
+                 : status_usage("%s: cuDNN has no deterministic algorithm for it within %zu MiB", passes[pass],
+                                MAX_WORKSPACE >> 20);
 }
 
 static void clear_plans(struct device_convolution *d, struct row_plans *p) {

@@ -111,8 +111,8 @@ static void close(struct device *device) {
 }
 
 static status failed(cudaError_t error, const char *what) {
-    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu",
-                      what, cudaGetErrorString(error));
+    return status_usage("train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu", what,
+                        cudaGetErrorString(error));
 }
 
 /* "cuda:0 (NVIDIA H100 PCIe, bfloat16)" */
@@ -131,11 +131,10 @@ static status set_precision(struct device *device, enum precision precision) {
 
 /* A driver without support for this module's PTX, or a GPU for which the module has neither machine code nor PTX. */
 static status no_code(const struct gpu_device *gpu, const struct cudaDeviceProp *properties, cudaError_t error) {
-    return status_new(STATUS_USAGE,
-                      "train.device: cuda needs code for compute capability %d.%d of %s: %s; update the driver, or "
-                      "build with -DDDPTRAIN_CUDA_ARCHITECTURES=%d%d, or use device: cpu",
-                      properties->major, properties->minor, gpu->description, cudaGetErrorString(error),
-                      properties->major, properties->minor);
+    return status_usage("train.device: cuda needs code for compute capability %d.%d of %s: %s; update the driver, or "
+                        "build with -DDDPTRAIN_CUDA_ARCHITECTURES=%d%d, or use device: cpu",
+                        properties->major, properties->minor, gpu->description, cudaGetErrorString(error),
+                        properties->major, properties->minor);
 }
 
 /* Machine code that the driver compiled from PTX has the GPU's version, its PTX an older one. */
@@ -169,8 +168,7 @@ static status open(struct gpu_device *gpu) {
     if (error != cudaSuccess) return failed(error, "the GPU cannot be used");
     cublasStatus_t made = cublasLtCreate(&gpu->blas);
     if (made != CUBLAS_STATUS_SUCCESS)
-        return status_new(STATUS_USAGE, "train.device: cuda: cuBLASLt cannot be used: %s",
-                          cublasLtGetStatusString(made));
+        return status_usage("train.device: cuda: cuBLASLt cannot be used: %s", cublasLtGetStatusString(made));
     return OK;
 }
 

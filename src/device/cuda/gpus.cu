@@ -23,8 +23,8 @@ status exclude_old(int *gpus) {
     bool is_none = *gpus > 0 && capable == 0 && cudaGetDeviceProperties(&properties, 0) == cudaSuccess;
     *gpus = capable;
     if (!is_none) return OK;
-    return status_new(STATUS_USAGE, "compute capability 8.0 or higher, but cuda:0 (%s) has %d.%d", properties.name,
-                      properties.major, properties.minor);
+    return status_usage("compute capability 8.0 or higher, but cuda:0 (%s) has %d.%d", properties.name,
+                        properties.major, properties.minor);
 }
 
 status count(int *gpus) {
@@ -36,12 +36,11 @@ status count(int *gpus) {
     if (error == cudaErrorNoDevice) return OK;
     if (error == cudaErrorInsufficientDriver) {
         cudaDriverGetVersion(&driver);
-        return status_new(STATUS_USAGE,
-                          "a driver for CUDA %d.%d or later, but the installed one is for %d.%d: update it",
-                          MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
+        return status_usage("a driver for CUDA %d.%d or later, but the installed one is for %d.%d: update it",
+                            MAJOR(CUDART_VERSION), MINOR(CUDART_VERSION), MAJOR(driver), MINOR(driver));
     }
-    return status_new(STATUS_USAGE, "a usable GPU, but the driver reports %s (%s): check the output of nvidia-smi",
-                      cudaGetErrorName(error), cudaGetErrorString(error));
+    return status_usage("a usable GPU, but the driver reports %s (%s): check the output of nvidia-smi",
+                        cudaGetErrorName(error), cudaGetErrorString(error));
 }
 
 /* Parts of one GPU (MIG) differ only in their UUID. */
@@ -51,7 +50,7 @@ status identity(int gpu, char text[128]) {
     cudaError_t error = cudaGetDeviceProperties(&properties, gpu);
     if (error == cudaSuccess) error = cudaDeviceGetPCIBusId(place, sizeof place, gpu);
     if (error != cudaSuccess)
-        return status_new(STATUS_USAGE, "a usable GPU: %s; check the output of nvidia-smi", cudaGetErrorString(error));
+        return status_usage("a usable GPU: %s; check the output of nvidia-smi", cudaGetErrorString(error));
     int length = snprintf(text, 128, "%.50s at %s, GPU-", properties.name, place);
     for (unsigned i = 0; i < sizeof properties.uuid.bytes && length < 126; i++)
         length += snprintf(text + length, 128 - (size_t)length, "%02x", (unsigned char)properties.uuid.bytes[i]);

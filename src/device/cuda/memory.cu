@@ -35,8 +35,8 @@ static void mark_written(struct device *device, const void *memory, size_t bytes
 
 static status failed(cudaError_t error, const char *what) {
     if (error == cudaErrorMemoryAllocation) return status_memory("%s on the GPU", what);
-    return status_new(STATUS_USAGE, "train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu",
-                      what, cudaGetErrorString(error));
+    return status_usage("train.device: cuda: %s: %s; check the output of nvidia-smi, or use device: cpu", what,
+                        cudaGetErrorString(error));
 }
 
 static status info(struct device *device, size_t *left, size_t *all) {

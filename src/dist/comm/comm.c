@@ -154,10 +154,10 @@ status comm_connect_with(struct comm *comm, const struct comm_backend *backend) 
     status s = store_on_failure(g->store, abort_group, g);
     if (status_code(s) != STATUS_BUG) return s;
     status_free(s);
-    return status_new(STATUS_USAGE,
-                      "there are %d groups of ranks, and no more are possible at once; an extension must destroy those "
-                      "that it no longer needs (comm_destroy)",
-                      STORE_MAX_HANDLERS);
+    return status_usage(
+        "there are %d groups of ranks, and no more are possible at once; an extension must destroy those "
+        "that it no longer needs (comm_destroy)",
+        STORE_MAX_HANDLERS);
 }
 
 status comm_agree(const struct comm_setup *setup, const char *what, status own, int *number) {
@@ -231,13 +231,12 @@ status comm_backend_mpi(enum dist_launcher launcher, const struct comm_backend *
     char remedy[128];
     *out = NULL;
     if (!name)
-        return status_new(STATUS_USAGE,
-                          "backend mpi needs ranks that an MPI has started, but %s has started these; use mpirun, or "
-                          "srun with --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
-                          dist_launcher_name(launcher));
+        return status_usage("backend mpi needs ranks that an MPI has started, but %s has started these; use mpirun, or "
+                            "srun with --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH)",
+                            dist_launcher_name(launcher));
     while (strcmp(mpis[i].module, name) != 0) i++;
     if (mpis[i].library[0] && !dlopen(mpis[i].library, RTLD_NOW | RTLD_GLOBAL))
-        return status_new(STATUS_USAGE, "backend mpi: cannot load the library of %s: %s", mpis[i].title, dlerror());
+        return status_usage("backend mpi: cannot load the library of %s: %s", mpis[i].title, dlerror());
     snprintf(remedy, sizeof remedy, "the job was started by %s: build ddptrain with Debian's %s", mpis[i].title,
              mpis[i].package);
     TRY(module_need(name, "ddptrain_comm_mpi", "backend mpi", remedy, &address));
@@ -391,7 +390,7 @@ status comm_backend_find(const char *name, int *backend) {
         *backend = (int)i;
         if (strcmp(name, comm_backend_names[i]) == 0) return OK;
     }
-    return status_new(STATUS_USAGE, "expected %s, got '%s'", text_string(&names), name);
+    return status_usage("expected %s, got '%s'", text_string(&names), name);
 }
 
 static status connect_by(struct comm *comm, int backend) {
@@ -522,10 +521,9 @@ static status compare_members(const struct comm *comm, const char *all, const si
     const char *at = all;
     for (int r = 0; r < comm->world_size; at += sizes[r++])
         if (sizes[r] != sizes[0] || memcmp(at, all, sizes[0]) != 0)
-            return status_new(STATUS_USAGE,
-                              "the ranks make different groups: rank 0 %.*s, rank %d %.*s; all must call "
-                              "comm_new_group with the same name and ranks",
-                              (int)sizes[0], all, r, (int)sizes[r], at);
+            return status_usage("the ranks make different groups: rank 0 %.*s, rank %d %.*s; all must call "
+                                "comm_new_group with the same name and ranks",
+                                (int)sizes[0], all, r, (int)sizes[r], at);
     return OK;
 }
 
@@ -534,9 +532,9 @@ static status check_members(const struct comm *comm, const char *name, const int
         bool is_repeated = false;
         for (size_t k = 0; k < i; k++) is_repeated = is_repeated || ranks[k] == ranks[i];
         if (ranks[i] < 0 || ranks[i] >= comm->world_size)
-            return status_new(STATUS_USAGE, "the group '%s' names rank %d, but the ranks are numbered 0 to %d", name,
-                              ranks[i], comm->world_size - 1);
-        if (is_repeated) return status_new(STATUS_USAGE, "the group '%s' names rank %d twice", name, ranks[i]);
+            return status_usage("the group '%s' names rank %d, but the ranks are numbered 0 to %d", name, ranks[i],
+                                comm->world_size - 1);
+        if (is_repeated) return status_usage("the group '%s' names rank %d twice", name, ranks[i]);
     }
     return OK;
 }
@@ -642,7 +640,7 @@ bool comm_has_library_sum(const struct comm *comm) {
 
 status comm_library_sum(struct comm *comm, float *data, size_t count) {
     struct comm_group *g = comm->shared;
-    if (!comm_has_library_sum(comm)) return status_new(STATUS_USAGE, "the backend has no all-reduce of a library");
+    if (!comm_has_library_sum(comm)) return status_usage("the backend has no all-reduce of a library");
     TRY(comm_begin(comm, "all_reduce"));
     store_begin_call(g->store, "MPI_Allreduce", g->timeout, "a rank has not called it, or is lost");
     status failure = g->backend->library_sum(g->group, data, count);

@@ -64,11 +64,10 @@ status comm_check_gpus(struct comm *comm, const char *identity) {
         for (int earlier = 0; earlier < r && !failure; earlier++)
             if (memcmp(all + (size_t)r * IDENTITY, all + (size_t)earlier * IDENTITY, IDENTITY) == 0)
                 failure =
-                    status_new(STATUS_USAGE,
-                               "train.device: cuda needs a GPU for each process: ranks %d and %d have the same, "
-                               "%s; start as many processes as GPUs, or let the launcher give each its own "
-                               "(srun --gpus-per-task 1)",
-                               earlier, r, all + (size_t)r * IDENTITY + strcspn(all + (size_t)r * IDENTITY, " ") + 1);
+                    status_usage("train.device: cuda needs a GPU for each process: ranks %d and %d have the same, "
+                                 "%s; start as many processes as GPUs, or let the launcher give each its own "
+                                 "(srun --gpus-per-task 1)",
+                                 earlier, r, all + (size_t)r * IDENTITY + strcspn(all + (size_t)r * IDENTITY, " ") + 1);
     free(all);
     return failure;
 }

@@ -450,9 +450,9 @@ static status launch_prepare(struct launch_job *job) {
         return status_errno(STATUS_IO, errno, "cannot start %d ranks", config->nproc);
     if (config->nnodes == 1) return prepare_one_node(job);
     if (!config->master_addr || !*config->master_addr || strlen(config->master_addr) >= sizeof job->master_addr)
-        return status_new(STATUS_USAGE, "several nodes need the host of rank 0 (--master-addr)");
+        return status_usage("several nodes need the host of rank 0 (--master-addr)");
     if (config->master_port < 1 || config->master_port > 65535)
-        return status_new(STATUS_USAGE, "several nodes need a port on the host of rank 0, 1 to 65535 (--master-port)");
+        return status_usage("several nodes need a port on the host of rank 0, 1 to 65535 (--master-port)");
     snprintf(job->master_addr, sizeof job->master_addr, "%s", config->master_addr);
     job->master_port = config->master_port;
     set_job_id(config, job->job_id);
@@ -1109,9 +1109,9 @@ status launch_split(int nproc, cpu_set_t **parts) {
     if (processors_split(&mask, CPU_FOLDER, nproc, *parts)) return OK;
     free(*parts);
     *parts = NULL;
-    return status_new(STATUS_USAGE, "--cpu-bind cores: %d process%s here, but %d processor%s to bind them to", nproc,
-                      text_plural((uint64_t)nproc, "es"), CPU_COUNT(&mask),
-                      text_plural((uint64_t)CPU_COUNT(&mask), "s"));
+    return status_usage("--cpu-bind cores: %d process%s here, but %d processor%s to bind them to", nproc,
+                        text_plural((uint64_t)nproc, "es"), CPU_COUNT(&mask),
+                        text_plural((uint64_t)CPU_COUNT(&mask), "s"));
 }
 
 void launch_describe_parts(const cpu_set_t *parts, int nproc, int first, struct text *out) {
@@ -1132,8 +1132,7 @@ void launch_describe_parts(const cpu_set_t *parts, int nproc, int first, struct 
 
 static status check_config(const struct launch_config *c) {
     if (c->nproc < 1 || c->nnodes < 1 || c->node_rank < 0 || c->node_rank >= c->nnodes)
-        return status_new(STATUS_USAGE, "%d processes on node %d of %d nodes is not possible", c->nproc, c->node_rank,
-                          c->nnodes);
+        return status_usage("%d processes on node %d of %d nodes is not possible", c->nproc, c->node_rank, c->nnodes);
     return OK;
 }
 

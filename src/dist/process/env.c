@@ -44,8 +44,8 @@ static status read_number(const char *name, int64_t min, int64_t max, int64_t *o
     char *end;
     int64_t value = strtoll(text, &end, 10);
     if (*end || end == text || value < min || value > max)
-        return status_new(STATUS_USAGE, "environment variable %s is '%s', but must be a number from %lld to %lld", name,
-                          text, (long long)min, (long long)max);
+        return status_usage("environment variable %s is '%s', but must be a number from %lld to %lld", name, text,
+                            (long long)min, (long long)max);
     *out = value;
     return OK;
 }
@@ -58,13 +58,12 @@ static status read_int(const char *name, int min, int max, int *out) {
 }
 
 static status require_int(const char *name, int min, int max, int *out, const char *because) {
-    if (!is_set(name))
-        return status_new(STATUS_USAGE, "environment variable %s is not set, although %s is", name, because);
+    if (!is_set(name)) return status_usage("environment variable %s is not set, although %s is", name, because);
     return read_int(name, min, max, out);
 }
 
 static status copy_text(char *to, size_t size, const char *text, const char *what) {
-    if (strlen(text) >= size) return status_new(STATUS_USAGE, "%s is longer than %zu characters", what, size - 1);
+    if (strlen(text) >= size) return status_usage("%s is longer than %zu characters", what, size - 1);
     memcpy(to, text, strlen(text) + 1);
     return OK;
 }
@@ -79,20 +78,20 @@ static status check(const struct dist_env *env) {
     int world_size = env->world_size;
     TRY(read_int("WORLD_SIZE", 1, MAX_RANKS, &world_size));
     if (world_size != env->world_size)
-        return status_new(STATUS_USAGE, "WORLD_SIZE is %d, but the world size of %s is %d; unset WORLD_SIZE",
-                          world_size, dist_launcher_name(env->launcher), env->world_size);
+        return status_usage("WORLD_SIZE is %d, but the world size of %s is %d; unset WORLD_SIZE", world_size,
+                            dist_launcher_name(env->launcher), env->world_size);
     if (env->rank >= env->world_size)
-        return status_new(STATUS_USAGE, "rank %d does not exist: the world size is %d (%s)", env->rank, env->world_size,
-                          dist_launcher_name(env->launcher));
+        return status_usage("rank %d does not exist: the world size is %d (%s)", env->rank, env->world_size,
+                            dist_launcher_name(env->launcher));
     if (env->local_rank >= env->local_world_size)
-        return status_new(STATUS_USAGE, "local rank %d does not exist: the local world size is %d (%s)",
-                          env->local_rank, env->local_world_size, dist_launcher_name(env->launcher));
+        return status_usage("local rank %d does not exist: the local world size is %d (%s)", env->local_rank,
+                            env->local_world_size, dist_launcher_name(env->launcher));
     if (env->local_rank >= env->world_size)
-        return status_new(STATUS_USAGE, "local rank %d does not exist: the world size is %d (%s)", env->local_rank,
-                          env->world_size, dist_launcher_name(env->launcher));
+        return status_usage("local rank %d does not exist: the world size is %d (%s)", env->local_rank, env->world_size,
+                            dist_launcher_name(env->launcher));
     if (env->local_world_size > env->world_size)
-        return status_new(STATUS_USAGE, "the local world size %d is larger than the world size %d (%s)",
-                          env->local_world_size, env->world_size, dist_launcher_name(env->launcher));
+        return status_usage("the local world size %d is larger than the world size %d (%s)", env->local_world_size,
+                            env->world_size, dist_launcher_name(env->launcher));
     return OK;
 }
 
@@ -142,14 +141,12 @@ static status find_first_host(const struct dist_env *env, char host[NI_MAXHOST])
     const struct host_file *end = host_files + sizeof host_files / sizeof *host_files;
     while (file < end && !read_first_host(file, host, NI_MAXHOST)) file++;
     if (file == end)
-        return status_new(STATUS_USAGE,
-                          "%s does not set the host of rank 0; set MASTER_ADDR to that host, the same on every rank",
-                          dist_launcher_name(env->launcher));
+        return status_usage("%s does not set the host of rank 0; set MASTER_ADDR to that host, the same on every rank",
+                            dist_launcher_name(env->launcher));
     if (env->rank == 0 && !is_own_name(host))
-        return status_new(STATUS_USAGE,
-                          "rank 0 is not on the first host of the %s job, %s (%s), where the others look for it; set "
-                          "MASTER_ADDR to the host of rank 0, the same on every rank",
-                          file->queue, host, file->variable);
+        return status_usage("rank 0 is not on the first host of the %s job, %s (%s), where the others look for it; set "
+                            "MASTER_ADDR to the host of rank 0, the same on every rank",
+                            file->queue, host, file->variable);
     return OK;
 }
 
@@ -201,7 +198,7 @@ static status from_torchrun(struct dist_env *env, bool *is_found) {
     const char *agent_store = getenv("TORCHELASTIC_USE_AGENT_STORE");
     if (agent_store && strcmp(agent_store, "True") == 0 && env->master_port) {
         if (env->master_port == MAX_PORT)
-            return status_new(STATUS_USAGE, "MASTER_PORT is 65535, but the port after it is needed under torchrun");
+            return status_usage("MASTER_PORT is 65535, but the port after it is needed under torchrun");
         env->master_port++; /* torchrun's own store listens on MASTER_PORT */
     }
     TRY(read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &env->restart_count));
@@ -222,7 +219,7 @@ static status from_environment(struct dist_env *env, bool *is_found) {
 static status from_world_size(struct dist_env *env, bool *is_found) {
     (void)env;
     *is_found = is_set("WORLD_SIZE");
-    return *is_found ? status_new(STATUS_USAGE, "environment variable RANK is not set, although WORLD_SIZE is") : OK;
+    return *is_found ? status_usage("environment variable RANK is not set, although WORLD_SIZE is") : OK;
 }
 
 /* ---- Slurm ---- */
@@ -231,10 +228,9 @@ static bool is_number(const char *text) { return text && *text && strspn(text, "
 
 /* [size]: the variable that should contain the number of ranks. */
 static status size_is_unknown(const char *launcher, const char *rank, const char *size) {
-    return status_new(STATUS_USAGE,
-                      "%s is %s, so this process is one of those that %s has started, but %s, their number, is not "
-                      "set; set WORLD_SIZE to it, the same for all of them",
-                      rank, getenv(rank), launcher, size);
+    return status_usage("%s is %s, so this process is one of those that %s has started, but %s, their number, is not "
+                        "set; set WORLD_SIZE to it, the same for all of them",
+                        rank, getenv(rank), launcher, size);
 }
 
 /* Whether MPICH's mpirun or another PMI launcher has started this process as one of several, and task [rank] of [size]
@@ -258,10 +254,9 @@ static status slurm_tasks(int *tasks) {
     TRY(read_int("SLURM_PROCID", 0, MAX_RANKS, &rank));
     if (rank > 0 && !name) return size_is_unknown("srun", "SLURM_PROCID", "SLURM_NTASKS");
     if (rank > 0 && !is_set("SLURM_STEP_ID"))
-        return status_new(STATUS_USAGE,
-                          "SLURM_PROCID is %s, so this process is one of those that srun has started, but "
-                          "SLURM_STEP_ID is not set; set it to the number of their step, the same for all of them",
-                          getenv("SLURM_PROCID"));
+        return status_usage("SLURM_PROCID is %s, so this process is one of those that srun has started, but "
+                            "SLURM_STEP_ID is not set; set it to the number of their step, the same for all of them",
+                            getenv("SLURM_PROCID"));
     if (!name || !is_number(getenv("SLURM_STEP_ID"))) return OK;
     TRY(read_int(name, 1, MAX_RANKS, tasks));
     TRY(has_other_pmi_rank(rank, *tasks, &is_helper));
@@ -283,8 +278,7 @@ static status from_slurm(struct dist_env *env, bool *is_found) {
     const char *list = first_set((const char *[]){"SLURM_STEP_NODELIST", "SLURM_NODELIST", "SLURM_JOB_NODELIST", NULL});
     int hosts = list ? slurm_host_count(getenv(list)) : 0;
     if (list && hosts == 0)
-        return status_new(STATUS_USAGE, "environment variable %s is '%s', which is not a list of nodes", list,
-                          getenv(list));
+        return status_usage("environment variable %s is '%s', which is not a list of nodes", list, getenv(list));
     const char *counts = first_set((const char *[]){"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE", NULL});
     env->local_world_size = counts ? slurm_count(getenv(counts), node) : 0;
     if (env->local_world_size == 0) TRY(read_int("SLURM_NTASKS_PER_NODE", 1, MAX_RANKS, &env->local_world_size));
@@ -635,10 +629,9 @@ status dist_env_secret(const struct dist_env *env, uint8_t secret[32]) {
         return OK;
     }
     if (strlen(variable) < MIN_SECRET)
-        return status_new(STATUS_USAGE,
-                          SECRET_VARIABLE " has %zu characters, but must have at least %d, so that nobody can guess "
-                                          "it; set it to the output of 'openssl rand -hex 16', the same on all hosts",
-                          strlen(variable), MIN_SECRET);
+        return status_usage(SECRET_VARIABLE " has %zu characters, but must have at least %d, so that nobody can guess "
+                                            "it; set it to the output of 'openssl rand -hex 16', the same on all hosts",
+                            strlen(variable), MIN_SECRET);
     derive_secret("secret", variable, secret);
     return OK;
 }

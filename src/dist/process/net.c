@@ -155,10 +155,9 @@ static status resolve(const char *host, int port, struct addrinfo **list, bool *
     if (error == 0) return OK;
     if (net_is_out_of_resources(reason))
         return status_errno(STATUS_IO, reason, "cannot look up the host of rank 0, '%s'", host);
-    return status_new(STATUS_USAGE,
-                      "the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or address that every "
-                      "node can resolve",
-                      host, gai_strerror(error));
+    return status_usage("the host of rank 0, '%s', has no address: %s; set MASTER_ADDR to a name or address that every "
+                        "node can resolve",
+                        host, gai_strerror(error));
 }
 
 /* A listening socket, or -1 with errno. */

@@ -1359,6 +1359,6 @@ status store_agree(struct store *store, const char *what, const char *text, doub
     bool is_equal = false;
     status failure = compare_digests(&a, text, &is_equal);
     if (!failure && !is_equal) failure = exchange_texts(&a, what, text, &result);
-    if (!failure && result.length > 0) failure = status_new(STATUS_USAGE, "%s", result.data);
+    if (!failure && result.length > 0) failure = status_usage("%s", result.data);
     return failure;
 }

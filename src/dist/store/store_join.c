@@ -200,7 +200,7 @@ static status rejected(struct attempt *a) {
         report_giving_up(a);
         launcher_send(MESSAGE_JOINED, 0, -1, ""); /* the launcher need not report it to rank 0 */
     }
-    return status_new(STATUS_USAGE, "rank 0 at %s:%d rejected rank %d: %s", join->host, join->port, join->rank, a->why);
+    return status_usage("rank 0 at %s:%d rejected rank %d: %s", join->host, join->port, join->rank, a->why);
 }
 
 /* Whether the connection of a rank that has joined has ended. */

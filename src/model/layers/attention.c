@@ -160,13 +160,12 @@ static void attention_cache_forward(struct attention_cache *c, const struct pass
 static status plan_shape(struct layer *layer, int64_t parts) {
     int64_t heads = config_of(layer)->heads;
     if (layer->in.dims != 2)
-        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     if (layer->in.size[1] % (heads * parts) != 0)
-        return status_new(STATUS_USAGE,
-                          parts == 1
-                              ? "its input is %s: heads (%lld) must divide the features"
-                              : "its input is %s: its features must be q, k and v, each a multiple of heads (%lld)",
-                          shape_text(&layer->in).s, (long long)heads);
+        return status_usage(parts == 1
+                                ? "its input is %s: heads (%lld) must divide the features"
+                                : "its input is %s: its features must be q, k and v, each a multiple of heads (%lld)",
+                            shape_text(&layer->in).s, (long long)heads);
     layer->out = layer->in;
     layer->out.size[1] /= parts;
     return OK;
@@ -176,8 +175,7 @@ static status plan_shape(struct layer *layer, int64_t parts) {
 static status attention_check_device(const struct layer *layer, const struct device_ops *ops) {
     size_t size = features_of(layer) / (size_t)config_of(layer)->heads, max = ops->sequence->max_head_size;
     if (max == 0 || size <= max) return OK;
-    return status_new(STATUS_USAGE, "a head has at most %zu features, got %zu: use more heads, or train.device: cpu",
-                      max, size);
+    return status_usage("a head has at most %zu features, got %zu: use more heads, or train.device: cpu", max, size);
 }
 
 static bool is_grouped(const struct layer *layer) {
@@ -194,7 +192,7 @@ static size_t kv_heads_of(const struct layer *layer) {
 /* With cached_positions: earlier positions do not depend on later ones. */
 static status check_cache(const struct layer *layer) {
     if (!layer->cached_positions || config_of(layer)->is_causal) return OK;
-    return status_new(STATUS_USAGE, "it needs all positions at once");
+    return status_usage("it needs all positions at once");
 }
 
 static status create_cache(struct layer *layer, struct device *device, size_t batch) {
@@ -226,10 +224,10 @@ static size_t core_multiply_adds(const struct layer *layer) {
 static status plan_groups(struct layer *layer) {
     const struct attention_config *c = config_of(layer);
     if (c->heads % c->kv_heads != 0)
-        return status_new(STATUS_USAGE, "num_kv_heads (%lld) must divide heads (%lld)", (long long)c->kv_heads,
-                          (long long)c->heads);
+        return status_usage("num_kv_heads (%lld) must divide heads (%lld)", (long long)c->kv_heads,
+                            (long long)c->heads);
     if (layer->in.dims != 2)
-        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     if (layer->in.size[1] % (c->heads + 2 * c->kv_heads) != 0)
         return status_new(
             STATUS_USAGE,
@@ -663,8 +661,8 @@ static status check_inputs(const struct layer *layer) {
             "queries, and keys and values, must be (positions, features) with the same features, but are %s and %s",
             shape_text(q).s, shape_text(kv).s);
     if (q->size[1] % config_of(layer)->heads != 0)
-        return status_new(STATUS_USAGE, "its input is %s: heads (%lld) must divide the features", shape_text(q).s,
-                          (long long)config_of(layer)->heads);
+        return status_usage("its input is %s: heads (%lld) must divide the features", shape_text(q).s,
+                            (long long)config_of(layer)->heads);
     return OK;
 }
 
@@ -691,23 +689,21 @@ static status check_mask_row(const struct layer *layer, const struct params *par
         const float *mask = row + layer->ins[2].input - 1 + q * keys;
         size_t k = 0;
         while (k < keys && attention_mask_bias(kind, mask[k]) <= MASK_HIDDEN / 2) k++;
-        if (k == keys)
-            return status_new(STATUS_DATA, "the mask of %s leaves query %zu no key to attend to", layer->path, q);
+        if (k == keys) return status_data("the mask of %s leaves query %zu no key to attend to", layer->path, q);
     }
     return OK;
 }
 
 static status cross_check_device(const struct layer *layer, const struct device_ops *ops) {
     if (layer->in_count == 3 && !ops->sequence->takes_masks)
-        return status_new(STATUS_USAGE, "a mask is for the CPU only: use train.device: cpu");
+        return status_usage("a mask is for the CPU only: use train.device: cpu");
     return attention_check_device(layer, ops);
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
     if (layer->in_count != 2 && layer->in_count != 3)
-        return status_new(STATUS_USAGE,
-                          "it takes two outputs, `from: [queries, keys_and_values]`, and a mask or none, got %zu",
-                          layer->in_count);
+        return status_usage("it takes two outputs, `from: [queries, keys_and_values]`, and a mask or none, got %zu",
+                            layer->in_count);
     TRY(check_inputs(layer));
     if (layer->in_count == 3) TRY(check_mask(layer));
     layer->out = layer->in;

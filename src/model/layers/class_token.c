@@ -5,7 +5,7 @@ static size_t features(const struct layer *layer) { return (size_t)layer->in.siz
 
 static status plan(struct layer *layer, struct planning *planning) {
     if (layer->in.dims != 2)
-        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     layer->out = layer->in;
     layer->out.size[0]++;
     layer->saved_size = features(layer);

@@ -91,8 +91,7 @@ static status build_inner(struct builder *builder, const struct layer_entry *e, 
 static status expand_sequential(struct builder *builder, const struct layer_entry *e, size_t *out) {
     const struct sequential_config *c = e->variant->config;
     if (!c->has_layers)
-        return status_new(STATUS_USAGE, "%s: %s.layers: missing; the layers in order", place_text(e->variant->place).s,
-                          e->path);
+        return status_usage("%s: %s.layers: missing; the layers in order", place_text(e->variant->place).s, e->path);
     return build_inner(builder, e, &c->layers, "layers", "", *e->in, out);
 }
 
@@ -127,8 +126,8 @@ static status expand_parallel(struct builder *builder, const struct layer_entry 
     struct arena *arena = builder->model->arena;
     size_t outputs[BUILD_MAX_INPUTS], count = c->branches.count;
     if (count < 1 || count > BUILD_MAX_INPUTS)
-        return build_at(e, status_new(STATUS_USAGE, "branches: expected 1 to %d lists of layers, got %zu",
-                                      BUILD_MAX_INPUTS, count));
+        return build_at(e,
+                        status_usage("branches: expected 1 to %d lists of layers, got %zu", BUILD_MAX_INPUTS, count));
     for (size_t i = 0; i < count; i++)
         TRY(build_inner(builder, e, &branches[i].layers, arena_printf(arena, "branches.%zu", i),
                         arena_printf(arena, "%zu.", i), *e->in, &outputs[i]));

@@ -169,8 +169,8 @@ static void convolution_declare(struct layer *layer, struct planning *planning, 
 static status plan_patches(struct layer *layer, const struct convolution *c, struct planning *planning) {
     const size_t *size = c->window.kernel;
     if (c->in.height % size[0] != 0 || c->in.width % size[1] != 0)
-        return status_new(STATUS_USAGE, "patch_size must divide the image (%zu x %zu), got %zu x %zu", c->in.height,
-                          c->in.width, size[0], size[1]);
+        return status_usage("patch_size must divide the image (%zu x %zu), got %zu x %zu", c->in.height, c->in.width,
+                            size[0], size[1]);
     layer->out = (struct shape){.dims = 2, .size = {(int64_t)(c->out.height * c->out.width), (int64_t)c->out.channels}};
     convolution_declare(layer, planning, c, c->out.channels);
     return OK;
@@ -180,12 +180,11 @@ static status plan(struct layer *layer, struct planning *planning) {
     TRY(image_check(layer, layer->type == &layer_conv1d ? 2 : 3));
     struct convolution c = convolution_of(layer);
     if (c.in.channels % c.groups != 0)
-        return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %zu", c.in.channels,
-                          c.groups);
+        return status_usage("groups must divide the input's channels (%zu), got %zu", c.in.channels, c.groups);
     if (layer->type == &layer_patch_embedding) return plan_patches(layer, &c, planning);
     if (c.out.height == 0 || c.out.width == 0)
-        return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
-                          c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
+        return status_usage("the kernel is larger than the padded input (%zu x %zu)",
+                            c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
     layer->out = channels_last_shape(layer->in.dims, c.out.channels, c.out.height, c.out.width);
     convolution_declare(layer, planning, &c, c.out.channels);
     return OK;
@@ -403,10 +402,8 @@ static status plan_unfold(struct layer *layer, struct planning *planning) {
     TRY(image_check(layer, 4));
     struct depth_window w = depth_of(c, &layer->in);
     if (w.channels % (size_t)c->groups != 0)
-        return status_new(STATUS_USAGE, "groups must divide the input's channels (%zu), got %zu", w.channels,
-                          (size_t)c->groups);
-    if (w.out == 0)
-        return status_new(STATUS_USAGE, "the kernel is deeper than the padded input (%zu)", w.in + 2 * w.padding);
+        return status_usage("groups must divide the input's channels (%zu), got %zu", w.channels, (size_t)c->groups);
+    if (w.out == 0) return status_usage("the kernel is deeper than the padded input (%zu)", w.in + 2 * w.padding);
     struct image_shape image = volume_image(&layer->in);
     layer->out = volume_shape(w.channels * w.kernel, w.out, image.height, image.width);
     return OK;
@@ -457,8 +454,8 @@ static status conv3d_plan(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = config_of(layer);
     struct convolution v = convolution_of(layer);
     if (v.out.height == 0 || v.out.width == 0)
-        return status_new(STATUS_USAGE, "the kernel is larger than the padded input (%zu x %zu)",
-                          v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
+        return status_usage("the kernel is larger than the padded input (%zu x %zu)",
+                            v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
     layer->out = volume_shape(v.out.channels, convolution_images(layer), v.out.height, v.out.width);
     size_t channels = v.in.channels / depth_kernel(layer) / v.groups;
     conv3d_declare(layer, planning, c->out, (int64_t)channels, c->out);
@@ -609,17 +606,17 @@ static status transpose_plan(struct layer *layer, struct planning *planning) {
     int dims = is_volume(layer) ? 4 : layer->type == &layer_conv_transpose1d ? 2 : 3;
     TRY(image_check(layer, dims));
     if (layer->in.size[0] % c->groups != 0)
-        return status_new(STATUS_USAGE, "groups must divide the input's channels (%lld), got %lld",
-                          (long long)layer->in.size[0], (long long)c->groups);
+        return status_usage("groups must divide the input's channels (%lld), got %lld", (long long)layer->in.size[0],
+                            (long long)c->groups);
     layer->out = layer->in;
     layer->out.size[0] = c->out;
     for (int d = 0; d < dims - 1; d++) {
         size_t stride = number_at(&c->stride, dims, d), after = number_at(&c->output_padding, dims, d);
         if (after >= stride)
-            return status_new(STATUS_USAGE, "output_padding must be less than stride (%zu), got %zu", stride, after);
+            return status_usage("output_padding must be less than stride (%zu), got %zu", stride, after);
         size_t size = output_size(c, dims, d, (size_t)layer->in.size[d + 1]);
         if (size == 0 || size > INT32_MAX)
-            return status_new(STATUS_USAGE, "the output would have %zu %s", size, words[3 - (dims - 1) + d]);
+            return status_usage("the output would have %zu %s", size, words[3 - (dims - 1) + d]);
         layer->out.size[d + 1] = (int64_t)size;
     }
     struct convolution convolution = transpose_convolution_of(layer);

@@ -85,8 +85,8 @@ static int64_t embedding_count(const struct layer *layer) {
 /* They must be enough for the vocabulary of the input. */
 static status embedding_check_count(const struct layer *layer) {
     if (embedding_count(layer) >= layer->in.vocabulary) return OK;
-    return status_new(STATUS_USAGE, "num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
-                      (long long)embedding_count(layer), (long long)layer->in.vocabulary);
+    return status_usage("num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
+                        (long long)embedding_count(layer), (long long)layer->in.vocabulary);
 }
 
 /* The input must be tokens of the dataset, or its values with num_embeddings. */
@@ -94,7 +94,7 @@ static status embedding_check_input(const struct layer *layer) {
     const struct embedding_config *c = layer->config;
     if (layer->in.is_tokens) return OK;
     if (!layer->in.input)
-        return status_new(STATUS_USAGE, "its input must be tokens of the dataset, but it is the output of a layer");
+        return status_usage("its input must be tokens of the dataset, but it is the output of a layer");
     if (c->num_embeddings == SCHEMA_NO_INT && layer->in.tokens == 0)
         return status_new(
             STATUS_USAGE,
@@ -108,12 +108,12 @@ static status embedding_plan(struct layer *layer, struct planning *planning) {
     TRY(embedding_check_input(layer));
     int64_t count = embedding_count(layer);
     TRY(embedding_check_count(layer));
-    if (layer->in.dims >= MAX_DIMS) return status_new(STATUS_USAGE, "its input has too many dimensions");
+    if (layer->in.dims >= MAX_DIMS) return status_usage("its input has too many dimensions");
     if (has_padding(layer) && c->padding_idx >= count)
-        return status_new(STATUS_USAGE, "padding_idx is %lld, but the tokens are 0 to %lld", (long long)c->padding_idx,
-                          (long long)count - 1);
+        return status_usage("padding_idx is %lld, but the tokens are 0 to %lld", (long long)c->padding_idx,
+                            (long long)count - 1);
     if (has_padding(layer) && layer->in.dims != 1)
-        return status_new(STATUS_USAGE, "padding_idx needs rows of one dimension, (positions)");
+        return status_usage("padding_idx needs rows of one dimension, (positions)");
     layer->out = (struct shape){.dims = layer->in.dims + 1};
     for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[d];
     layer->out.size[layer->in.dims] = c->embedding_dim;
@@ -147,8 +147,8 @@ static status embedding_check_row(const struct layer *layer, const struct params
     for (size_t i = first; has_padding(layer) && i < first + layer->in_size; i++)
         padding += row[i] == (float)padding_of(layer);
     if (padding == layer->in_size)
-        return status_new(STATUS_DATA, "all tokens of %s are padding (padding_idx: %lld); remove the row", layer->path,
-                          (long long)padding_of(layer));
+        return status_data("all tokens of %s are padding (padding_idx: %lld); remove the row", layer->path,
+                           (long long)padding_of(layer));
     return OK;
 }
 
@@ -200,12 +200,12 @@ static void embedding_backward(const struct layer *layer, const struct pass *pas
 static status positional_plan(struct layer *layer, struct planning *planning) {
     const struct positional_config *c = layer->config;
     if (layer->in.dims != 2)
-        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     int64_t positions = layer->cached_positions ? (int64_t)layer->cached_positions : layer->in.size[0];
     int64_t count = c->num_embeddings == SCHEMA_NO_INT ? positions : c->num_embeddings;
     if (count < positions)
-        return status_new(STATUS_USAGE, "num_embeddings is %lld, but the input has %lld positions", (long long)count,
-                          (long long)positions);
+        return status_usage("num_embeddings is %lld, but the input has %lld positions", (long long)count,
+                            (long long)positions);
     layer->out = layer->in;
     declare(layer, planning, count);
     return OK;
@@ -366,11 +366,11 @@ static status plan(struct layer *layer, struct planning *planning) {
     const struct embedding_config *c = config_of(layer);
     int64_t shape[2] = {embedding_count(layer), c->embedding_dim};
     TRY(embedding_check_input(layer));
-    if (layer->in.dims != 1) return status_new(STATUS_USAGE, "its input must be rows of one dimension, (tokens)");
+    if (layer->in.dims != 1) return status_usage("its input must be rows of one dimension, (tokens)");
     TRY(embedding_check_count(layer));
     if (c->padding_idx != SCHEMA_NO_INT && (c->padding_idx >= shape[0] || c->padding_idx < -shape[0]))
-        return status_new(STATUS_USAGE, "padding_idx must be from %lld to %lld, got %lld", -(long long)shape[0],
-                          (long long)shape[0] - 1, (long long)c->padding_idx);
+        return status_usage("padding_idx must be from %lld to %lld, got %lld", -(long long)shape[0],
+                            (long long)shape[0] - 1, (long long)c->padding_idx);
     layer->out = (struct shape){.dims = 1, .size = {c->embedding_dim}};
     layer->saved_size = c->mode == BAG_MAX ? bag_width(layer) : 0;
     layer_declare(layer, planning, "weight", 2, shape);

@@ -101,10 +101,9 @@ static status plan_features(struct layer *layer, struct planning *planning) {
     (void)planning;
     layer->out = layer->in;
     if (layer->in.dims == 0 || layer->in.dims > 2)
-        return status_new(STATUS_USAGE,
-                          "'%s': reductions and inputs of different sizes are for (features) and (positions, "
-                          "features); insert '- flatten' or '- permute' before it",
-                          short_text(f->value).s);
+        return status_usage("'%s': reductions and inputs of different sizes are for (features) and (positions, "
+                            "features); insert '- flatten' or '- permute' before it",
+                            short_text(f->value).s);
     for (size_t i = 0; i < layer->in_count; i++) {
         const struct shape *in = &layer->ins[i];
         bool fits = in->dims == layer->in.dims && (in->dims == 1 || in->size[0] == layer->in.size[0]);
@@ -508,8 +507,7 @@ static status parse(struct layer_formula *f, const struct input_names *names) {
     for (size_t i = 0; i < names->count; i++) {
         by[i] = (uint16_t)i;
         if (!expression_uses(&f->formula, i))
-            return status_new(STATUS_USAGE, "'%s' does not have '%.60s', which it takes", short_text(f->value).s,
-                              names->items[i]);
+            return status_usage("'%s' does not have '%.60s', which it takes", short_text(f->value).s, names->items[i]);
     }
     uint16_t seed = expression_variable(&f->formula, names->count);
     return expression_differentiate(&f->formula, f->formula.value, seed, by, names->count, f->derivatives);
@@ -524,9 +522,8 @@ static status expand(struct builder *builder, const struct layer_entry *e, size_
     struct input_names names = names_of(common ? &common->from : &(struct string_list){0});
     f->value = arena_copy(arena, c->value);
     own.config = f;
-    status s = names.count > MAX_NAMES
-                   ? status_new(STATUS_USAGE, "from: more than %d names in an expression", MAX_NAMES)
-                   : parse(f, &names);
+    status s = names.count > MAX_NAMES ? status_usage("from: more than %d names in an expression", MAX_NAMES)
+                                       : parse(f, &names);
     if (s) return build_at(e, s);
     bool is_of_elements = !expression_has_features(&f->formula);
     const struct planned_tensor *tensors = builder->model->tensors;

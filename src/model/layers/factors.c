@@ -41,11 +41,10 @@ static size_t width(const struct layer *layer) {
 static status check_slopes(const struct layer *layer) {
     long long slopes = (long long)config_of(layer)->num_parameters;
     if (layer->cached_positions && slopes != 1)
-        return status_new(STATUS_USAGE,
-                          "num_parameters %lld is a slope for each position: it needs all positions at once", slopes);
+        return status_usage("num_parameters %lld is a slope for each position: it needs all positions at once", slopes);
     if (slopes == 1 || slopes == layer->in.size[0]) return OK;
-    return status_new(STATUS_USAGE, "num_parameters must be 1 or the channels (%lld), got %lld",
-                      (long long)layer->in.size[0], slopes);
+    return status_usage("num_parameters must be 1 or the channels (%lld), got %lld", (long long)layer->in.size[0],
+                        slopes);
 }
 
 static status plan(struct layer *layer, struct planning *planning) {

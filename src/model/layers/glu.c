@@ -17,8 +17,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     TRY(join_check_dimension(&layer->in, dim_of(layer)));
     int64_t size = layer->in.size[dimension];
     if (size % 2)
-        return status_new(STATUS_USAGE, "dim %lld: halves an even number of elements, the input has %lld",
-                          (long long)dim_of(layer), (long long)size);
+        return status_usage("dim %lld: halves an even number of elements, the input has %lld", (long long)dim_of(layer),
+                            (long long)size);
     layer->out = layer->in;
     layer->out.size[dimension] = size / 2;
     layer->saved_size = 3 * (layer->in_size / 2);

@@ -18,11 +18,11 @@ struct shape channels_last_shape(int dims, size_t channels, size_t height, size_
 
 status image_check(const struct layer *layer, int dims) {
     if (layer->in.dims == dims) return OK;
-    return status_new(STATUS_USAGE, "needs an input of shape (channels, %s), got %s",
-                      dims == 4   ? "depth, height, width"
-                      : dims == 3 ? "height, width"
-                                  : "length",
-                      shape_text(&layer->in).s);
+    return status_usage("needs an input of shape (channels, %s), got %s",
+                        dims == 4   ? "depth, height, width"
+                        : dims == 3 ? "height, width"
+                                    : "length",
+                        shape_text(&layer->in).s);
 }
 
 void key_problem(struct problems *problems, const struct node *where, const char *path, const char *key,

@@ -78,7 +78,7 @@ static status plan_outputs(struct layer *layer, struct planning *planning) {
     layer->out = (struct shape){.dims = 1};
     for (size_t i = 0; i < layer->in_count; i++)
         if (__builtin_add_overflow(layer->out.size[0], (int64_t)shape_elements(&layer->ins[i]), &layer->out.size[0]))
-            return status_new(STATUS_USAGE, "the outputs are too large");
+            return status_usage("the outputs are too large");
     return OK;
 }
 

@@ -12,8 +12,7 @@ int join_dimension(const struct shape *shape, int64_t dim) {
 
 status join_check_dimension(const struct shape *shape, int64_t dim) {
     if (join_dimension(shape, dim) >= 0) return OK;
-    return status_new(STATUS_USAGE, "dim %lld: the input has the dimensions 1 to %d (0 is the batch)", (long long)dim,
-                      shape->dims);
+    return status_usage("dim %lld: the input has the dimensions 1 to %d (0 is the batch)", (long long)dim, shape->dims);
 }
 
 void join_blocks(const struct shape *shape, int dimension, size_t *outer, size_t *inner) {
@@ -26,8 +25,8 @@ void join_blocks(const struct shape *shape, int dimension, size_t *outer, size_t
 }
 
 static status differ(const struct layer *layer, size_t input, const char *why) {
-    return status_new(STATUS_USAGE, "%s: input 1 has %s, input %zu has %s", why, shape_text(&layer->ins[0]).s,
-                      input + 1, shape_text(&layer->ins[input]).s);
+    return status_usage("%s: input 1 has %s, input %zu has %s", why, shape_text(&layer->ins[0]).s, input + 1,
+                        shape_text(&layer->ins[input]).s);
 }
 
 static bool is_image(const struct shape *shape) {
@@ -98,8 +97,8 @@ static status plan_concat(struct layer *layer, struct planning *planning) {
     int dimension = dimension_of(layer);
     (void)planning;
     if (dimension < 0)
-        return status_new(STATUS_USAGE, "dim %lld: the inputs have the dimensions 1 to %d (0 is the batch)",
-                          (long long)((const struct concat_config *)layer->config)->dim, layer->in.dims);
+        return status_usage("dim %lld: the inputs have the dimensions 1 to %d (0 is the batch)",
+                            (long long)((const struct concat_config *)layer->config)->dim, layer->in.dims);
     layer->out = layer->in;
     for (size_t i = 1; i < layer->in_count; i++) {
         const struct shape *shape = &layer->ins[i];
@@ -182,8 +181,7 @@ static status plan_multiply(struct layer *layer, struct planning *planning) {
     (void)planning;
     layer->out = layer->in;
     if (layer->in_count != 2)
-        return status_new(STATUS_USAGE, "multiplies two outputs, got %zu; use one multiply after another",
-                          layer->in_count);
+        return status_usage("multiplies two outputs, got %zu; use one multiply after another", layer->in_count);
     return shape_is_equal(&layer->ins[0], &layer->ins[1]) ? OK : differ(layer, 1, "the inputs have different shapes");
 }
 

@@ -49,8 +49,8 @@ static status tie(struct layer *layer, const struct params *params, const int64_
     struct shape actual = {.dims = p->dims}, expected = {.dims = 2, .size = {shape[0], shape[1]}};
     memcpy(actual.size, p->shape, sizeof actual.size);
     if (actual.dims != 2 || actual.size[0] != shape[0] || actual.size[1] != shape[1])
-        return status_new(STATUS_USAGE, "tie: the weight is %s, but '%s' is %s", shape_text(&expected).s, name,
-                          shape_text(&actual).s);
+        return status_usage("tie: the weight is %s, but '%s' is %s", shape_text(&expected).s, name,
+                            shape_text(&actual).s);
     layer->tied = i;
     layer->tied_count = 1;
     return OK;

@@ -4,16 +4,15 @@
 #include "model/layers/layers.h"
 
 static status differ(const struct layer *layer, const char *why) {
-    return status_new(STATUS_USAGE, "%s: input 1 has %s, input 2 has %s", why, shape_text(&layer->ins[0]).s,
-                      shape_text(&layer->ins[1]).s);
+    return status_usage("%s: input 1 has %s, input 2 has %s", why, shape_text(&layer->ins[0]).s,
+                        shape_text(&layer->ins[1]).s);
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
     const struct shape *a = layer->ins, *b = layer->ins + 1;
     (void)planning;
     if (layer->in_count != 2)
-        return status_new(STATUS_USAGE, "multiplies two outputs, got %zu; use one matmul after another",
-                          layer->in_count);
+        return status_usage("multiplies two outputs, got %zu; use one matmul after another", layer->in_count);
     if (a->dims < 2 || a->dims != b->dims) return differ(layer, "the inputs must be matrices");
     int last = a->dims - 1;
     if (a->size[last] != b->size[last - 1])

@@ -208,15 +208,14 @@ static struct group_norm groups_in(const struct layer *layer) {
 static status group_plan(struct layer *layer, struct planning *planning) {
     size_t groups = groups_of(layer);
     if (layer->type == &layer_instance_norm && layer->in.dims < 2)
-        return status_new(STATUS_USAGE,
-                          "needs an input of shape (channels, length) or (channels, height, width), got %lld",
-                          (long long)layer->in.size[0]);
+        return status_usage("needs an input of shape (channels, length) or (channels, height, width), got %lld",
+                            (long long)layer->in.size[0]);
     if (layer->type == &layer_instance_norm && layer->in_size == groups)
-        return status_new(STATUS_USAGE, "needs more than one position in each channel: each is normalised alone, so "
-                                        "that one value becomes 0 whatever the input is");
+        return status_usage("needs more than one position in each channel: each is normalised alone, so "
+                            "that one value becomes 0 whatever the input is");
     if ((size_t)layer->in.size[0] % groups != 0)
-        return status_new(STATUS_USAGE, "num_groups must divide the channels (%lld), got %zu",
-                          (long long)layer->in.size[0], groups);
+        return status_usage("num_groups must divide the channels (%lld), got %zu", (long long)layer->in.size[0],
+                            groups);
     layer->out = layer->in;
     layer->saved_size = 2 * groups;
     declare(layer, planning);

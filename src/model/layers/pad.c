@@ -75,13 +75,11 @@ static status check_side(const struct layer *layer, int dimension, size_t before
     const struct pad_config *c = layer->config;
     size_t in = (size_t)layer->in.size[dimension], largest = before > after ? before : after;
     if (c->mode == PAD_REFLECT && largest >= in)
-        return status_new(STATUS_USAGE,
-                          "mode: reflect: the padding must be smaller than the dimension (%zu), got %zu and %zu", in,
-                          before, after);
+        return status_usage("mode: reflect: the padding must be smaller than the dimension (%zu), got %zu and %zu", in,
+                            before, after);
     if (c->mode == PAD_CIRCULAR && largest > in)
-        return status_new(STATUS_USAGE,
-                          "mode: circular: the padding must be at most the dimension (%zu), got %zu and %zu", in,
-                          before, after);
+        return status_usage("mode: circular: the padding must be at most the dimension (%zu), got %zu and %zu", in,
+                            before, after);
     return OK;
 }
 
@@ -91,11 +89,10 @@ static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     sides_of(layer, sides);
     if (dims == 1 && (sides[2] || sides[3]))
-        return status_new(STATUS_USAGE, "four numbers pad two dimensions, but its input has one");
+        return status_usage("four numbers pad two dimensions, but its input has one");
     if (dims < 4 && (sides[4] || sides[5]))
-        return status_new(STATUS_USAGE,
-                          "six numbers pad a volume, (channels, depth, height, width), but its input has %d %s", dims,
-                          dims == 1 ? "dimension" : "dimensions");
+        return status_usage("six numbers pad a volume, (channels, depth, height, width), but its input has %d %s", dims,
+                            dims == 1 ? "dimension" : "dimensions");
     layer->out = layer->in;
     for (int d = 0; d < 3 && d < dims; d++) {
         TRY(check_side(layer, dims - 1 - d, sides[2 * d], sides[2 * d + 1]));

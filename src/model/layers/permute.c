@@ -98,9 +98,8 @@ static status check_dims(const struct layer *layer) {
         if (is_permutation) found |= 1u << source;
     }
     if (is_permutation && dims->items[0] == 0) return OK;
-    return status_new(STATUS_USAGE,
-                      "dims must be 0, the batch, and then each dimension from 1 to %d once; its input is %s",
-                      layer->in.dims, shape_text(&layer->in).s);
+    return status_usage("dims must be 0, the batch, and then each dimension from 1 to %d once; its input is %s",
+                        layer->in.dims, shape_text(&layer->in).s);
 }
 
 static status plan_permute(struct layer *layer, struct planning *planning) {
@@ -239,10 +238,9 @@ static status plan_shuffle(struct layer *layer, struct planning *planning) {
     TRY(image_check(layer, 3));
     struct image_shape in = image_of(&layer->in);
     if (in.channels % (factor * factor) != 0)
-        return status_new(STATUS_USAGE, "the square of upscale_factor (%zu) must divide the channels (%zu)",
-                          factor * factor, in.channels);
-    if (in.height > INT32_MAX / factor || in.width > INT32_MAX / factor)
-        return status_new(STATUS_USAGE, "the output is too large");
+        return status_usage("the square of upscale_factor (%zu) must divide the channels (%zu)", factor * factor,
+                            in.channels);
+    if (in.height > INT32_MAX / factor || in.width > INT32_MAX / factor) return status_usage("the output is too large");
     layer->out = channels_last_shape(3, in.channels / factor / factor, in.height * factor, in.width * factor);
     return OK;
 }
@@ -253,8 +251,8 @@ static status plan_unshuffle(struct layer *layer, struct planning *planning) {
     TRY(image_check(layer, 3));
     struct image_shape in = image_of(&layer->in);
     if (in.height % factor != 0 || in.width % factor != 0)
-        return status_new(STATUS_USAGE, "downscale_factor (%zu) must divide the height and the width (%zu x %zu)",
-                          factor, in.height, in.width);
+        return status_usage("downscale_factor (%zu) must divide the height and the width (%zu x %zu)", factor,
+                            in.height, in.width);
     layer->out = channels_last_shape(3, in.channels * factor * factor, in.height / factor, in.width / factor);
     return OK;
 }

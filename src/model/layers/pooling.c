@@ -182,12 +182,12 @@ static struct pooling pooling_of(const struct layer *layer) {
 static status check_window_of(const struct pooling *p, bool is_max, const char *padded, const char *what) {
     const struct window *w = &p->window;
     if (p->out.height == 0 || p->out.width == 0)
-        return status_new(STATUS_USAGE, "the window is larger than the padded input%s", padded);
+        return status_usage("the window is larger than the padded input%s", padded);
     if (2 * w->padding[0] > w->kernel[0] || 2 * w->padding[1] > w->kernel[1])
-        return status_new(STATUS_USAGE, "padding must be at most half the window");
+        return status_usage("padding must be at most half the window");
     if (!is_max || w->kernel[0] * w->kernel[1] <= POOLING_MAX_WINDOW) return OK;
-    return status_new(STATUS_USAGE, "a window may have at most %d elements%s, got %zu", POOLING_MAX_WINDOW, what,
-                      w->kernel[0] * w->kernel[1]);
+    return status_usage("a window may have at most %d elements%s, got %zu", POOLING_MAX_WINDOW, what,
+                        w->kernel[0] * w->kernel[1]);
 }
 
 static status check_pooling(const struct layer *layer, const struct pooling *p) {
@@ -589,17 +589,16 @@ static status unpool_check_window(const struct pooling *p) {
     const struct window *w = &p->window;
     TRY(check_window_of(p, true, " of the max pool", ""));
     if (w->stride[0] < w->kernel[0] || w->stride[1] < w->kernel[1])
-        return status_new(STATUS_USAGE, "stride must be at least kernel_size: windows that overlap may have the same "
-                                        "maximum, which several values would then have as their position");
+        return status_usage("stride must be at least kernel_size: windows that overlap may have the same "
+                            "maximum, which several values would then have as their position");
     return OK;
 }
 
 static status unpool_plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     if (layer->in_count != 2)
-        return status_new(STATUS_USAGE,
-                          "takes two outputs, the values and the input of the max pool, but from: gives %zu",
-                          layer->in_count);
+        return status_usage("takes two outputs, the values and the input of the max pool, but from: gives %zu",
+                            layer->in_count);
     for (size_t i = 0; i < 2; i++) {
         const struct layer of = {.in = layer->ins[i]};
         TRY(image_check(&of, unpool_dims(layer)));
@@ -611,8 +610,8 @@ static status unpool_plan(struct layer *layer, struct planning *planning) {
     layer->out = unpool_shape(&u, u.image.in, u.images);
     layer->saved_size = u.between + (u.positions + u.depth_positions) / sizeof(float);
     if (shape_is_equal(&layer->in, &maxima)) return OK;
-    return status_new(STATUS_USAGE, "the values have the shape %s, but a max pool of %s gives %s",
-                      shape_text(&layer->in).s, shape_text(&layer->ins[1]).s, shape_text(&maxima).s);
+    return status_usage("the values have the shape %s, but a max pool of %s gives %s", shape_text(&layer->in).s,
+                        shape_text(&layer->ins[1]).s, shape_text(&maxima).s);
 }
 
 /* y is first memory for maxima, which nothing reads. */

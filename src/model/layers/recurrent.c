@@ -271,10 +271,9 @@ static struct shape output_shape(const struct recurrent_config *c, const struct 
 static status check_names(const struct string_list *names) {
     for (size_t i = 0; i < names->count; i++)
         if (!*names->items[i] || strpbrk(names->items[i], "./"))
-            return status_new(STATUS_USAGE, "a name must not be empty or contain '.' or '/', got '%s'",
-                              names->items[i]);
+            return status_usage("a name must not be empty or contain '.' or '/', got '%s'", names->items[i]);
     if (names->count == 2 && strcmp(names->items[0], names->items[1]) == 0)
-        return status_new(STATUS_USAGE, "'%s' is in the list twice", names->items[0]);
+        return status_usage("'%s' is in the list twice", names->items[0]);
     return OK;
 }
 
@@ -304,21 +303,20 @@ static status plan_state(struct layer *layer, struct planning *planning) {
     const struct recurrent_config *c = config_of(layer);
     if (layer->cached_positions &&
         (c->bidirectional || c->output == OUTPUT_LAST || has_given_state(layer) || last_states(layer)))
-        return status_new(STATUS_USAGE, "it needs all positions at once");
+        return status_usage("it needs all positions at once");
     if (!c->carry_state) return OK;
     if (c->bidirectional)
-        return status_new(STATUS_USAGE, "carry_state: the reverse direction begins at the end of a row; remove one of "
-                                        "carry_state and bidirectional");
+        return status_usage("carry_state: the reverse direction begins at the end of a row; remove one of "
+                            "carry_state and bidirectional");
     if (has_given_state(layer))
         return status_new(
             STATUS_USAGE,
             "carry_state: a row begins with the state of the row before it, not with that of another layer; remove one "
             "of carry_state and initial_state, or write initial_state: learned for the first row");
     if (layer->in.lengths)
-        return status_new(STATUS_USAGE, "carry_state needs rows without padding: remove padding_idx or carry_state");
+        return status_usage("carry_state needs rows without padding: remove padding_idx or carry_state");
     if (!layer->batch_rows)
-        return status_new(STATUS_USAGE,
-                          "carry_state needs sampler.global_batch_size, the number of rows whose state is kept");
+        return status_usage("carry_state needs sampler.global_batch_size, the number of rows whose state is kept");
     params_declare(planning->buffers, planning->arena, arena_printf(planning->arena, "%s.carried_state", layer->name),
                    2, (const int64_t[]){(int64_t)layer->batch_rows, (int64_t)kept_floats(layer)});
     return OK;
@@ -332,17 +330,16 @@ static status check_state(const struct layer *layer, const char *name, const str
     SCOPED_TEXT other = {0};
     text_add(&other, shape_text(&wanted).s);
     if (units_of(layer) == 1) text_printf(&other, ", or %zu", hidden_of(layer));
-    return status_new(STATUS_USAGE, "initial_state: '%s' is %s, but must be %s: num_layers * directions, hidden_size",
-                      name, shape_text(is).s, text_string(&other));
+    return status_usage("initial_state: '%s' is %s, but must be %s: num_layers * directions, hidden_size", name,
+                        shape_text(is).s, text_string(&other));
 }
 
 static status check_states(const struct layer *layer) {
     const struct string_list *initial = &config_of(layer)->initial_state, *last = &config_of(layer)->last_state;
     const char *wanted = state_count(layer) == 2 ? "two names, [h, c]" : "one name, h";
-    if (last->count > state_count(layer))
-        return status_new(STATUS_USAGE, "last_state: expected %s, got %zu", wanted, last->count);
+    if (last->count > state_count(layer)) return status_usage("last_state: expected %s, got %zu", wanted, last->count);
     if (has_given_state(layer) && initial->count != state_count(layer))
-        return status_new(STATUS_USAGE, "initial_state: expected learned, or %s, got %zu", wanted, initial->count);
+        return status_usage("initial_state: expected learned, or %s, got %zu", wanted, initial->count);
     for (size_t i = 0; has_given_state(layer) && i < initial->count; i++)
         TRY(check_state(layer, initial->items[i], &layer->ins[1 + i]));
     return OK;
@@ -351,8 +348,8 @@ static status check_states(const struct layer *layer) {
 static status plan(struct layer *layer, struct planning *planning) {
     if (layer->in.dims != 2) {
         bool is_table_row = layer->in.dims == 1 && layer->in.input && !layer->in.is_tokens;
-        return status_new(STATUS_USAGE, "its input must be (length, features), but is %s%s", shape_text(&layer->in).s,
-                          is_table_row ? "; dataset.window makes windows of a table" : "");
+        return status_usage("its input must be (length, features), but is %s%s", shape_text(&layer->in).s,
+                            is_table_row ? "; dataset.window makes windows of a table" : "");
     }
     TRY(check_states(layer));
     TRY(plan_state(layer, planning));

@@ -50,8 +50,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     int dimension = dimension_of(layer);
     (void)planning;
     TRY(join_check_dimension(&layer->in, c->dim));
-    if (layer->in.dims == 1 && !c->keepdim)
-        return status_new(STATUS_USAGE, "a row must keep a dimension: add keepdim: true");
+    if (layer->in.dims == 1 && !c->keepdim) return status_usage("a row must keep a dimension: add keepdim: true");
     layer->out = layer->in;
     if (c->keepdim)
         layer->out.size[dimension] = 1;
@@ -156,11 +155,10 @@ static status dimensions_of(const struct mean_config *c, const struct shape *in,
     for (size_t i = 0; i < c->dims.count; i++) {
         int dimension = join_dimension(in, c->dims.items[i]);
         TRY(join_check_dimension(in, c->dims.items[i]));
-        if (*set & 1u << dimension)
-            return status_new(STATUS_USAGE, "dim %lld is in the list twice", (long long)c->dims.items[i]);
+        if (*set & 1u << dimension) return status_usage("dim %lld is in the list twice", (long long)c->dims.items[i]);
         *set |= 1u << dimension;
     }
-    return *set ? OK : status_new(STATUS_USAGE, "dim: the list is empty");
+    return *set ? OK : status_usage("dim: the list is empty");
 }
 
 /* The dimensions of the set in the order in which they are reduced: the last first, so that the others keep their
@@ -218,7 +216,7 @@ const struct layer_type layer_mean = {
 
 static status plan_max(struct layer *layer, struct planning *planning) {
     TRY(plan(layer, planning));
-    if (layer->in.size[dimension_of(layer)] > INT32_MAX) return status_new(STATUS_USAGE, "the dimension is too large");
+    if (layer->in.size[dimension_of(layer)] > INT32_MAX) return status_usage("the dimension is too large");
     layer->saved_size = shape_elements(&layer->out);
     return OK;
 }

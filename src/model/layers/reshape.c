@@ -16,8 +16,7 @@ static const struct schema schema =
     SCHEMA("model.layers.reshape", struct reshape_config, .rows = rows, .shorthand = "shape");
 
 static status wrong_shape(const struct layer *layer, const char *what) {
-    return status_new(STATUS_USAGE, "%s; its input is %s, %zu elements", what, shape_text(&layer->in).s,
-                      layer->in_size);
+    return status_usage("%s; its input is %s, %zu elements", what, shape_text(&layer->in).s, layer->in_size);
 }
 
 static status plan(struct layer *layer, struct planning *planning) {

@@ -49,15 +49,14 @@ static status plan(struct layer *layer, struct planning *planning) {
     const struct rotary_config *c = config_of(layer);
     (void)planning;
     if (layer->in.dims != 2)
-        return status_new(STATUS_USAGE, "its input must be (positions, features), but is %s", shape_text(&layer->in).s);
-    if (c->head_size % 2 != 0)
-        return status_new(STATUS_USAGE, "head_size must be even, got %lld", (long long)c->head_size);
+        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+    if (c->head_size % 2 != 0) return status_usage("head_size must be even, got %lld", (long long)c->head_size);
     if (c->heads == SCHEMA_NO_INT && layer->in.size[1] % c->head_size != 0)
-        return status_new(STATUS_USAGE, "its input is %s: head_size (%lld) must divide the features",
-                          shape_text(&layer->in).s, (long long)c->head_size);
+        return status_usage("its input is %s: head_size (%lld) must divide the features", shape_text(&layer->in).s,
+                            (long long)c->head_size);
     if (c->heads != SCHEMA_NO_INT && c->heads * c->head_size > layer->in.size[1])
-        return status_new(STATUS_USAGE, "its input is %s: it has fewer than %lld heads of %lld features",
-                          shape_text(&layer->in).s, (long long)c->heads, (long long)c->head_size);
+        return status_usage("its input is %s: it has fewer than %lld heads of %lld features", shape_text(&layer->in).s,
+                            (long long)c->heads, (long long)c->head_size);
     layer->out = layer->in;
     return OK;
 }

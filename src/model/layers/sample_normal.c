@@ -12,11 +12,10 @@ static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     layer->out = layer->in;
     if (layer->in_count != 2)
-        return status_new(STATUS_USAGE, "takes two outputs, the mean and the logarithm of the variance, got %zu",
-                          layer->in_count);
+        return status_usage("takes two outputs, the mean and the logarithm of the variance, got %zu", layer->in_count);
     if (shape_is_equal(&layer->ins[0], &layer->ins[1])) return OK;
-    return status_new(STATUS_USAGE, "the mean has %s, the logarithm of the variance has %s",
-                      shape_text(&layer->ins[0]).s, shape_text(&layer->ins[1]).s);
+    return status_usage("the mean has %s, the logarithm of the variance has %s", shape_text(&layer->ins[0]).s,
+                        shape_text(&layer->ins[1]).s);
 }
 
 static struct draw_key key_of(const struct layer *layer, const struct pass *pass) {

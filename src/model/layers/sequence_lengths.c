@@ -8,11 +8,10 @@
 static status plan(struct layer *layer, struct planning *planning) {
     const struct shape *lengths = layer->in_count == 2 ? &layer->ins[1] : NULL;
     if (!lengths || shape_elements(lengths) != 1 || !lengths->input || lengths->is_tokens)
-        return status_new(STATUS_USAGE, "it takes a series and its lengths, `from: [series, steps]`, where the lengths "
-                                        "are one value of the dataset in each row");
+        return status_usage("it takes a series and its lengths, `from: [series, steps]`, where the lengths "
+                            "are one value of the dataset in each row");
     if (layer->in.dims < 2)
-        return status_new(STATUS_USAGE, "the series must be (positions, features), but is %s",
-                          shape_text(&layer->in).s);
+        return status_usage("the series must be (positions, features), but is %s", shape_text(&layer->in).s);
     layer->out = layer->in;
     layer->out.lengths = ++*planning->lengths;
     return OK;

@@ -26,9 +26,8 @@ static status plan(struct layer *layer, struct planning *planning) {
     (void)planning;
     TRY(join_check_dimension(&layer->in, c->dim));
     if (c->start >= c->end || c->end > layer->in.size[dimension])
-        return status_new(STATUS_USAGE, "start %lld and end %lld: the input has %lld elements along dim %lld",
-                          (long long)c->start, (long long)c->end, (long long)layer->in.size[dimension],
-                          (long long)c->dim);
+        return status_usage("start %lld and end %lld: the input has %lld elements along dim %lld", (long long)c->start,
+                            (long long)c->end, (long long)layer->in.size[dimension], (long long)c->dim);
     layer->out = layer->in;
     layer->out.size[dimension] = c->end - c->start;
     return OK;
@@ -140,16 +139,15 @@ static int64_t part_size(const struct parts_config *c, size_t i, int64_t size, i
 /* The number of parts; their sizes must be those of the dimension. */
 static status count_parts(const struct parts_config *c, const struct shape *in, int dimension, size_t *count) {
     int64_t size = in->size[dimension], left = size;
-    if (c->chunks == 0 && c->split_size.count == 0) return status_new(STATUS_USAGE, "split_size: the list is empty");
+    if (c->chunks == 0 && c->split_size.count == 0) return status_usage("split_size: the list is empty");
     for (*count = 0; left > 0 && (c->split_size.count < 2 || *count < c->split_size.count); ++*count)
         left -= part_size(c, *count, size, left);
     if (left != 0 || (c->split_size.count > 1 && *count != c->split_size.count))
-        return status_new(STATUS_USAGE, "split_size: the sizes do not add up to the %lld elements along dim %lld",
-                          (long long)size, (long long)c->dim);
+        return status_usage("split_size: the sizes do not add up to the %lld elements along dim %lld", (long long)size,
+                            (long long)c->dim);
     if (*count != c->names.count)
-        return status_new(STATUS_USAGE,
-                          "names: expected %zu, one for each part of the %lld elements along dim %lld, got %zu", *count,
-                          (long long)size, (long long)c->dim, c->names.count);
+        return status_usage("names: expected %zu, one for each part of the %lld elements along dim %lld, got %zu",
+                            *count, (long long)size, (long long)c->dim, c->names.count);
     return OK;
 }
 
@@ -159,11 +157,10 @@ static status check(const struct parts_config *c, const struct shape *in, int di
     for (size_t i = 0; i < *count; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(c->names.items[i], c->names.items[k]) == 0)
-                return status_new(STATUS_USAGE, "names: '%s' is in the list twice", c->names.items[i]);
+                return status_usage("names: '%s' is in the list twice", c->names.items[i]);
     for (size_t i = 0; i < *count; i++)
         if (!*c->names.items[i] || strpbrk(c->names.items[i], "./"))
-            return status_new(STATUS_USAGE, "names: a name must not be empty or contain '.' or '/', got '%s'",
-                              c->names.items[i]);
+            return status_usage("names: a name must not be empty or contain '.' or '/', got '%s'", c->names.items[i]);
     return OK;
 }
 

@@ -83,8 +83,8 @@ static status plan_unfold(struct layer *layer, struct planning *planning) {
     TRY(image_check(layer, 3));
     struct folding f = folding_of(layer);
     if (f.out[0] == 0 || f.out[1] == 0)
-        return status_new(STATUS_USAGE, "the window is larger than the image with its padding, %zu x %zu",
-                          f.in[0] + 2 * f.window.padding[0], f.in[1] + 2 * f.window.padding[1]);
+        return status_usage("the window is larger than the image with its padding, %zu x %zu",
+                            f.in[0] + 2 * f.window.padding[0], f.in[1] + 2 * f.window.padding[1]);
     layer->out =
         (struct shape){.dims = 2, .size = {(int64_t)(f.channels * taps_of(&f)), (int64_t)(f.out[0] * f.out[1])}};
     layer->saved_size = between(&f) + columns(&f);
@@ -100,9 +100,8 @@ static status plan_fold(struct layer *layer, struct planning *planning) {
     pair_of(&c->output_size, 3, 0, size);
     int64_t windows = (int64_t)(window_output(&w, 0, size[0]) * window_output(&w, 1, size[1]));
     if (layer->in.dims != 2 || layer->in.size[0] % taps != 0 || layer->in.size[1] != windows || windows == 0)
-        return status_new(STATUS_USAGE,
-                          "its input must be (a multiple of %lld, the elements of a window; %lld windows), but is %s",
-                          (long long)taps, (long long)windows, shape_text(&layer->in).s);
+        return status_usage("its input must be (a multiple of %lld, the elements of a window; %lld windows), but is %s",
+                            (long long)taps, (long long)windows, shape_text(&layer->in).s);
     layer->out = (struct shape){.dims = 3, .size = {layer->in.size[0] / taps, (int64_t)size[0], (int64_t)size[1]}};
     struct folding f = folding_of(layer);
     layer->saved_size = between(&f) + columns(&f);

@@ -106,7 +106,7 @@ static status plan(struct layer *layer, struct planning *planning) {
     struct resize r = resize_of(layer);
     const struct resize_side *side = r.side;
     if (side[0].out > INT32_MAX || side[1].out > INT32_MAX || side[0].out == 0 || side[1].out == 0)
-        return status_new(STATUS_USAGE, "the output would have %zu x %zu pixels", side[0].out, side[1].out);
+        return status_usage("the output would have %zu x %zu pixels", side[0].out, side[1].out);
     layer->out = channels_last_shape(layer->in.dims, r.channels, side[0].out, side[1].out);
     return OK;
 }

@@ -32,9 +32,9 @@ static status bce_check(const void *config, const struct shape *output, size_t t
     TRY(loss_check_values(config, output, target_size, classes));
     if (count <= 1 || count == target_size || count == classes_of(output)) return OK;
     if (classes_of(output))
-        return status_new(STATUS_USAGE, "pos_weight has %zu numbers, but the model has %zu classes and %zu outputs",
-                          count, classes_of(output), target_size);
-    return status_new(STATUS_USAGE, "pos_weight has %zu numbers, but the model has %zu outputs", count, target_size);
+        return status_usage("pos_weight has %zu numbers, but the model has %zu classes and %zu outputs", count,
+                            classes_of(output), target_size);
+    return status_usage("pos_weight has %zu numbers, but the model has %zu outputs", count, target_size);
 }
 
 /* Consecutive elements with one weight: of images, whose classes are the first dimension, all pixels. */
@@ -130,8 +130,8 @@ static const struct schema dice_schema =
 static status dice_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     TRY(loss_check_values(config, output, target_size, classes));
     if (!output->lengths || shape_elements(output) > (size_t)output->size[0]) return OK;
-    return status_new(STATUS_USAGE, "dice compares the values of each position of rows of different lengths, of which "
-                                    "the model has only one; use bce_with_logits or focal");
+    return status_usage("dice compares the values of each position of rows of different lengths, of which "
+                        "the model has only one; use bce_with_logits or focal");
 }
 
 static void dice_run(const void *config, const struct loss_batch *b) {

@@ -84,11 +84,11 @@ static status check_classes(const char *name, const void *config, const struct s
     if (is_sequence) fits = (size_t)output->size[0] == target_size;
     bool has_weight = weight->count == 0;
     for (size_t i = 0; i < weight->count; i++) has_weight = has_weight || weight->items[i] > 0;
-    if (!has_weight) return status_new(STATUS_USAGE, "weight: at least one must be greater than 0");
+    if (!has_weight) return status_usage("weight: at least one must be greater than 0");
     if (fits && outputs >= classes && (weight->count == 0 || (int64_t)weight->count == outputs)) return OK;
     if (fits && outputs >= classes)
-        return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %lld classes", weight->count,
-                          (long long)outputs);
+        return status_usage("weight has %zu numbers, but the model has %lld classes", weight->count,
+                            (long long)outputs);
     if (fits || target_size == 1)
         return status_new(
             STATUS_USAGE,
@@ -97,14 +97,13 @@ static status check_classes(const char *name, const void *config, const struct s
             is_sequence && classes == 256 ? "; if 255 means that a pixel has no class, write loss: {ignore_index: "
                                             "255}; masks of 0 and 255 need bce_with_logits"
                                           : "");
-    return status_new(STATUS_USAGE,
-                      "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "
-                      "(%lld, height, width) with %zu pixels%s",
-                      shape_text(output).s, target_size, name, target_size, (long long)classes, (long long)classes,
-                      target_size,
-                      output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)"
-                      : is_turned ? "; insert '- permute: [0, 2, 1]' after the last layer, for (positions, classes)"
-                                  : "");
+    return status_usage(
+        "the model's output is %s, but a target row has %zu classes: %s needs an output (%zu, %lld), or "
+        "(%lld, height, width) with %zu pixels%s",
+        shape_text(output).s, target_size, name, target_size, (long long)classes, (long long)classes, target_size,
+        output->dims == 1 ? " (for one-hot targets store the index of the 1, one class per row)"
+        : is_turned       ? "; insert '- permute: [0, 2, 1]' after the last layer, for (positions, classes)"
+                          : "");
 }
 
 static status check_cross_entropy(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
@@ -156,11 +155,10 @@ static status check_soft(const void *config, const struct shape *output, size_t 
     size_t count = (size_t)output->size[output->dims - 1];
     TRY(loss_check_values(config, output, target_size, classes));
     if (output->dims > 2)
-        return status_new(STATUS_USAGE,
-                          "the model's output is %s: soft_cross_entropy needs (classes) or (positions, classes)",
-                          shape_text(output).s);
+        return status_usage("the model's output is %s: soft_cross_entropy needs (classes) or (positions, classes)",
+                            shape_text(output).s);
     if (c->weight.count == 0 || c->weight.count == count) return OK;
-    return status_new(STATUS_USAGE, "weight has %zu numbers, but the model has %zu classes", c->weight.count, count);
+    return status_usage("weight has %zu numbers, but the model has %zu classes", c->weight.count, count);
 }
 
 static void run_soft(const void *config, const struct loss_batch *b) {
@@ -186,10 +184,10 @@ static status check_lists(const void *config, const struct shape *output, size_t
     (void)config;
     if (fits && target_size / positions <= scores && (size_t)classes <= scores) return OK;
     if (fits && (size_t)classes > scores)
-        return status_new(STATUS_USAGE,
-                          "the model's output is %s, but the targets have %lld classes (0 to %lld): multilabel_margin "
-                          "needs one output per class",
-                          shape_text(output).s, (long long)classes, (long long)classes - 1);
+        return status_usage(
+            "the model's output is %s, but the targets have %lld classes (0 to %lld): multilabel_margin "
+            "needs one output per class",
+            shape_text(output).s, (long long)classes, (long long)classes - 1);
     return status_new(
         STATUS_USAGE,
         "the model's output is %s, but a target row has %zu values: multilabel_margin needs an output (classes), or "

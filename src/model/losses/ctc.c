@@ -27,12 +27,11 @@ static status check(const void *config, const struct shape *output, size_t targe
     (void)target_size;
     if (output->dims == 2 && outputs >= classes && c->blank < outputs) return OK;
     if (output->dims == 2 && c->blank >= outputs)
-        return status_new(STATUS_USAGE, "the blank is class %lld, but the model has %lld classes (0 to %lld)",
-                          (long long)c->blank, (long long)outputs, (long long)outputs - 1);
-    return status_new(STATUS_USAGE,
-                      "the model's output is %s, but the targets have %lld classes (0 to %lld): ctc needs an output "
-                      "(steps, classes) of log-probabilities",
-                      shape_text(output).s, (long long)classes, (long long)classes - 1);
+        return status_usage("the blank is class %lld, but the model has %lld classes (0 to %lld)", (long long)c->blank,
+                            (long long)outputs, (long long)outputs - 1);
+    return status_usage("the model's output is %s, but the targets have %lld classes (0 to %lld): ctc needs an output "
+                        "(steps, classes) of log-probabilities",
+                        shape_text(output).s, (long long)classes, (long long)classes - 1);
 }
 
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,

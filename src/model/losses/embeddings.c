@@ -27,7 +27,7 @@ static status cosine_check(const void *config, const struct shape *output, size_
             STATUS_USAGE,
             "a target row has %zu value%s: cosine_embedding needs one for each of the %zu positions, 1 or -1",
             target_size, text_plural(target_size, "s"), positions);
-    return status_new(STATUS_USAGE, "a target row has %zu values: cosine_embedding needs one, 1 or -1", target_size);
+    return status_usage("a target row has %zu values: cosine_embedding needs one, 1 or -1", target_size);
 }
 
 static void cosine_run(const void *config, const struct loss_batch *b) {

@@ -36,7 +36,7 @@ static void check_formula(void *config, const struct node *where, const char *pa
     if (value && expression_bind(value, text_string(&at), &options, &c->formula, problems)) {
         status s = derive(c);
         if (!s && !expression_uses(&c->formula, OF_OUTPUT))
-            s = status_new(STATUS_USAGE, "the loss does not depend on y, the output of the model");
+            s = status_usage("the loss does not depend on y, the output of the model");
         if (s) problems_add(problems, value->place, text_string(&at), "%s", status_message(s));
         status_free(s);
         c->formula.text = c->expression;
@@ -74,13 +74,13 @@ static status check(const void *config, const struct shape *output, size_t targe
     (void)classes;
     bool uses_target = expression_uses(&c->formula, OF_TARGET);
     if (uses_target && target_size != size && target_size != 1 && size != 1)
-        s = status_new(STATUS_USAGE, "expression '%s': y is %s, but t has %zu values", short_text(c->expression).s,
-                       shape_text(output).s, target_size);
+        s = status_usage("expression '%s': y is %s, but t has %zu values", short_text(c->expression).s,
+                         shape_text(output).s, target_size);
     else if (!is_one_number(c, size, uses_target ? target_size : 1))
-        s = status_new(STATUS_USAGE,
-                       "expression '%s': it is as many numbers as y, which is %s, and the loss of a row is one; write "
-                       "mean(...) or sum(...)",
-                       short_text(c->expression).s, shape_text(output).s);
+        s = status_usage(
+            "expression '%s': it is as many numbers as y, which is %s, and the loss of a row is one; write "
+            "mean(...) or sum(...)",
+            short_text(c->expression).s, shape_text(output).s);
     return s;
 }
 

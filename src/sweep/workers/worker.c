@@ -192,7 +192,7 @@ static status read_end(const struct child *c, struct run_summary *summary) {
     }
     json_decref(end);
     metrics_lines_free(&lines);
-    return is_there ? OK : status_new(STATUS_DATA, "%s: its last line is not the end of a run", c->metrics);
+    return is_there ? OK : status_data("%s: its last line is not the end of a run", c->metrics);
 }
 
 /* The child's message: from the last line that begins with the program's name, without it, to the end of the output. In

@@ -296,10 +296,9 @@ static status handshake(const struct dist_env *env, const char *what, const uint
             "rank %d has WORLD_SIZE %d, but rank 0 has %u: WORLD_SIZE must be the same on all ranks of a sweep",
             env->rank, env->world_size, challenge.world);
     if (challenge.refusal)
-        return status_new(STATUS_USAGE,
-                          "rank %d has another sweep than rank 0: the files of the sweep and the config, their "
-                          "overrides and the version of ddptrain must be the same on all ranks",
-                          env->rank);
+        return status_usage("rank %d has another sweep than rank 0: the files of the sweep and the config, their "
+                            "overrides and the version of ddptrain must be the same on all ranks",
+                            env->rank);
     begin(&connection->session, secret, &hello, &challenge, false);
     if (!worker_connection_send_report(connection, &proof)) return connection_closed();
     return receive_welcome(connection, deadline);

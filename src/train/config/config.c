@@ -489,7 +489,7 @@ static void check_monitors(const struct config *c, const struct node *root, stru
         status s = m->metric || m->mode == MONITOR_AUTO
                        ? monitor_check(m, &list.names, config_loss(c), &c->losses, dataset_has_validation(&c->dataset),
                                        needs_no_more ? 1 : c->train.evaluate_every)
-                       : status_new(STATUS_USAGE, "mode needs metric; give the metric, too");
+                       : status_usage("mode needs metric; give the metric, too");
         if (s)
             problems_add(problems, place_of_key(root, monitors[i].section, monitors[i].key), monitors[i].path, "%s",
                          status_message(s));
@@ -831,9 +831,9 @@ status config_load(const char *path, char *const *overrides, size_t count, struc
     if (is_read && document && is_sweep(document)) {
         SCOPED_TEXT word = {0};
         text_add_shell(&word, path);
-        s = status_new(STATUS_USAGE,
-                       "%s: this is a sweep of a config; ddptrain sweep %s trains it, and ddptrain check %s checks it",
-                       path, text_string(&word), text_string(&word));
+        s = status_usage(
+            "%s: this is a sweep of a config; ddptrain sweep %s trains it, and ddptrain check %s checks it", path,
+            text_string(&word), text_string(&word));
         document_destroy(document);
         problems_free(&problems);
         return s;
@@ -1038,10 +1038,10 @@ status config_check_written(const char *written) {
         while (at > written && at[-1] != '\n') at--;
         at += strspn(at, " -");
         size_t length = strcspn(at, "\n");
-        return status_new(STATUS_USAGE,
-                          "a name is not valid UTF-8 (\\ufffd), so the config in the run folder, with %.*s, could not "
-                          "be read again; rename the file or folder, or start ddptrain in the folder of the config",
-                          (int)(length < MAX_SHOWN ? length : MAX_SHOWN), at);
+        return status_usage(
+            "a name is not valid UTF-8 (\\ufffd), so the config in the run folder, with %.*s, could not "
+            "be read again; rename the file or folder, or start ddptrain in the folder of the config",
+            (int)(length < MAX_SHOWN ? length : MAX_SHOWN), at);
     }
     return status_prefix(read_again(written),
                          "the config of the run, which has every default, could not be read again; shorten the config");
@@ -1100,7 +1100,7 @@ const struct config *config_of(const struct config_file *file) { return &file->c
 
 status config_check_model(const struct config *config, const struct model *model) {
     if (model->params.count == 0)
-        return status_new(STATUS_USAGE, "model.layers: no layer has parameters, so there is nothing to train");
+        return status_usage("model.layers: no layer has parameters, so there is nothing to train");
     if (config->sampler.type != SAMPLER_BATCHIFY && config->sampler.shuffle && model_carries_state(model))
         return status_new(
             STATUS_USAGE,
@@ -1141,11 +1141,10 @@ static status set_auto_device(struct config_file *file, const char *why_cpu) {
             (long long)c->dist.zero_stage, comm_backend_names[c->dist.backend]);
     }
     c->device_reason = arena_copy(document_arena(file->document), why_cpu);
-    if (c->train.precision == TRAIN_FLOAT16)
-        return status_new(STATUS_USAGE, "train.precision: float16 needs a GPU: %s", why_cpu);
+    if (c->train.precision == TRAIN_FLOAT16) return status_usage("train.precision: float16 needs a GPU: %s", why_cpu);
     if (comm_backend_needs_gpus(c->dist.backend))
-        return status_new(STATUS_USAGE, "dist.backend: %s is for the memory of GPUs: %s",
-                          comm_backend_names[c->dist.backend], why_cpu);
+        return status_usage("dist.backend: %s is for the memory of GPUs: %s", comm_backend_names[c->dist.backend],
+                            why_cpu);
     return OK;
 }
 

@@ -147,22 +147,19 @@ static status add_types(const struct extension *e, const char *path) {
     if (e->sampler && !sampler_type_add(e->sampler)) name = e->sampler->variant.name;
     if (e->metric && (metric_is_known(e->metric->name) || !metric_type_add(e->metric))) name = e->metric->name;
     if (!name) return OK;
-    return status_new(STATUS_USAGE,
-                      "%s: there is a type '%s' already: of the program, of another extension, or of an earlier "
-                      "version of this file; give it another name, or start over with --fresh",
-                      path, name);
+    return status_usage("%s: there is a type '%s' already: of the program, of another extension, or of an earlier "
+                        "version of this file; give it another name, or start over with --fresh",
+                        path, name);
 }
 
 static status check_types(const struct extension *e, const char *path) {
     static const size_t sizes[] = EXTENSION_SIZES;
     if (memcmp(sizes, e->sizes, sizeof sizes) != 0 || strcmp(e->version, DDPTRAIN_VERSION) != 0)
-        return status_new(STATUS_USAGE,
-                          "%s was compiled for version %.40s of ddptrain or for another build of it, and this is "
-                          "version " DDPTRAIN_VERSION "; compile it again: ddptrain extension build",
-                          path, e->version);
+        return status_usage("%s was compiled for version %.40s of ddptrain or for another build of it, and this is "
+                            "version " DDPTRAIN_VERSION "; compile it again: ddptrain extension build",
+                            path, e->version);
     if (!e->layer && !e->loss && !e->optimizer && !e->format && !e->sampler && !e->metric)
-        return status_new(STATUS_USAGE,
-                          "%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer, format, sampler or metric", path);
+        return status_usage("%s: DDPTRAIN_EXTENSION names no layer, loss, optimizer, format, sampler or metric", path);
     bool is_whole = true;
     if (e->layer) is_whole = is_whole && (e->layer->plan || e->layer->expand);
     if (e->layer && !e->layer->expand && !e->layer->is_view)
@@ -173,11 +170,10 @@ static status check_types(const struct extension *e, const char *path) {
     if (e->sampler) is_whole = is_whole && e->sampler->draw;
     if (e->metric) is_whole = is_whole && e->metric->name && e->metric->add && e->metric->value;
     if (!is_whole)
-        return status_new(STATUS_USAGE,
-                          "%s: a function is missing: a layer has plan, forward and backward, "
-                          "a loss check and run, an optimizer settings and plan, a format open, "
-                          "read, describe and close, a sampler draw, a metric name, add and value",
-                          path);
+        return status_usage("%s: a function is missing: a layer has plan, forward and backward, "
+                            "a loss check and run, an optimizer settings and plan, a format open, "
+                            "read, describe and close, a sampler draw, a metric name, add and value",
+                            path);
     return OK;
 }
 
@@ -187,14 +183,12 @@ static status open_object(const char *object, const char *path, const char *sha2
     name_code(&opening, path);
     void *handle = dlopen(object, RTLD_NOW | RTLD_LOCAL);
     *opening.message = 0;
-    if (!handle) return status_new(STATUS_USAGE, "%s: cannot be loaded: %s", path, dlerror());
+    if (!handle) return status_usage("%s: cannot be loaded: %s", path, dlerror());
     const struct extension *e = dlsym(handle, EXTENSION_SYMBOL);
     if (!e)
-        return status_new(STATUS_USAGE,
-                          "%s: is not an extension of ddptrain: it does not end with DDPTRAIN_EXTENSION(...)", path);
+        return status_usage("%s: is not an extension of ddptrain: it does not end with DDPTRAIN_EXTENSION(...)", path);
     TRY(check_types(e, path));
-    if (loaded_count == MAX_LOADED)
-        return status_new(STATUS_USAGE, "%s: a process has at most %d extensions", path, MAX_LOADED);
+    if (loaded_count == MAX_LOADED) return status_usage("%s: a process has at most %d extensions", path, MAX_LOADED);
     TRY(add_types(e, path));
     watch_crashes(e->layer       ? (uintptr_t)e->layer->plan
                   : e->loss      ? (uintptr_t)e->loss->run
@@ -248,10 +242,10 @@ static status run_compiler(const char *const *arguments, const char *log, int *c
     int failed = posix_spawnp(&pid, arguments[0], &actions, NULL, (char *const *)(uintptr_t)arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
     if (failed)
-        return status_new(STATUS_USAGE,
-                          "an extension needs a C compiler, and '%s' cannot be started: %s; install gcc, or compile it "
-                          "on a machine that has one (ddptrain extension build) and name the .so",
-                          arguments[0], strerror(failed));
+        return status_usage(
+            "an extension needs a C compiler, and '%s' cannot be started: %s; install gcc, or compile it "
+            "on a machine that has one (ddptrain extension build) and name the .so",
+            arguments[0], strerror(failed));
     while (waitpid(pid, &ended, 0) < 0)
         if (errno != EINTR) return status_errno(STATUS_IO, errno, "cannot wait for the compiler");
     *code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
@@ -271,10 +265,10 @@ static status compiler_failure(const char *source, const char *name, const char 
     if (is_named) text_add(&shown, name);
     text_add_bytes(&shown, line + is_named, strcspn(line + is_named, "\n"));
     bool lacks_header = !is_named && strstr(text_string(&shown), "fatal error: "); /* of one of the program's headers */
-    return status_new(STATUS_USAGE, "the extension %s does not compile: %.400s%s", name, text_string(&shown),
-                      lacks_header ? "; install the headers of the C library and of nettle (Debian: libc6-dev "
-                                     "nettle-dev, Fedora: glibc-devel nettle-devel)"
-                                   : "");
+    return status_usage("the extension %s does not compile: %.400s%s", name, text_string(&shown),
+                        lacks_header ? "; install the headers of the C library and of nettle (Debian: libc6-dev "
+                                       "nettle-dev, Fedora: glibc-devel nettle-devel)"
+                                     : "");
 }
 
 status extension_compile(const char *source, const char *name, const char *out) {
@@ -282,8 +276,8 @@ status extension_compile(const char *source, const char *name, const char *out) 
     struct text words[3] = {{0}}, log = {0};
     int code = 0;
     if (!find_headers(headers))
-        return status_new(STATUS_USAGE, "the headers of ddptrain, which an extension needs, are not installed; set "
-                                        "DDPTRAIN_INCLUDE_DIR to their folder");
+        return status_usage("the headers of ddptrain, which an extension needs, are not installed; set "
+                            "DDPTRAIN_INCLUDE_DIR to their folder");
     text_printf(&words[0], "-I%s", headers);
     text_printf(&words[1], "-I%s/train/config", headers);
     text_printf(&words[2], "-DDDPTRAIN_VERSION=\"%s\"", DDPTRAIN_VERSION);
@@ -324,15 +318,13 @@ static status cache_folder(struct text *out) {
     else if (home && *home == '/')
         text_printf(out, "%s/.cache/ddptrain/extensions", home);
     else
-        return status_new(STATUS_USAGE,
-                          "extensions are kept in a folder of the user, but neither HOME nor XDG_CACHE_HOME is set");
+        return status_usage("extensions are kept in a folder of the user, but neither HOME nor XDG_CACHE_HOME is set");
     TRY(io_make_folders(text_string(out)));
     if (stat(text_string(out), &info) != 0) return status_errno(STATUS_IO, errno, "cannot read '%s'", text_string(out));
     if (info.st_uid != geteuid() || (info.st_mode & (S_IWGRP | S_IWOTH)))
-        return status_new(STATUS_USAGE,
-                          "the folder of extensions '%s' can be written by others, who could put their code there; "
-                          "chmod go-w it, or set XDG_CACHE_HOME",
-                          text_string(out));
+        return status_usage("the folder of extensions '%s' can be written by others, who could put their code there; "
+                            "chmod go-w it, or set XDG_CACHE_HOME",
+                            text_string(out));
     return OK;
 }
 
@@ -419,7 +411,7 @@ static status remember(const char *path, const char *sha256, const char *bytes, 
 
 static status check_path(const char *path) {
     if (kind_of(path)) return OK;
-    return status_new(STATUS_USAGE, "'%.200s' is neither a C file (.c) nor a shared object (.so)", path);
+    return status_usage("'%.200s' is neither a C file (.c) nor a shared object (.so)", path);
 }
 
 static status load_file(const char *path, char sha256[DIGEST_HEX_SIZE], const struct extension **out) {
@@ -429,8 +421,7 @@ static status load_file(const char *path, char sha256[DIGEST_HEX_SIZE], const st
     TRY(check_path(path));
     TRY(io_read_text(path, MAX_SOURCE, &text, &info));
     if (!text)
-        return status_new(STATUS_USAGE, !info.exists ? "there is no file '%s'" : "'%s' is not a file of at most 64 MiB",
-                          path);
+        return status_usage(!info.exists ? "there is no file '%s'" : "'%s' is not a file of at most 64 MiB", path);
     digest_hex_of(text, (size_t)info.size, sha256);
     TRY(remember(path, sha256, text, (size_t)info.size));
     return load_remembered(path, sha256, &is_known, out);
@@ -476,7 +467,7 @@ static status load_entry(struct extension_file *file, const char *config, bool i
     TRY(check_path(file->path));
     if (file->sha256) {
         if (!is_sha256(file->sha256))
-            return status_new(STATUS_USAGE, "sha256 must be 64 hexadecimal digits, got '%.80s'", file->sha256);
+            return status_usage("sha256 must be 64 hexadecimal digits, got '%.80s'", file->sha256);
         TRY(load_remembered(file->path, file->sha256, &is_known, &extension));
         if (is_known) return OK;
     }
@@ -516,10 +507,9 @@ status extensions_check_same(const struct section_list *extensions, const char *
     const struct extension_file *files = extensions->items;
     for (size_t i = 0; i < extensions->count; i++)
         if (strstr(written, "\nextensions:") && !strstr(written, files[i].sha256))
-            return status_new(STATUS_USAGE,
-                              "%s: the extension %s has changed since this run began (its SHA-256 is %.16s... now); "
-                              "use --fresh to start over, or the earlier file",
-                              path, files[i].path, files[i].sha256);
+            return status_usage("%s: the extension %s has changed since this run began (its SHA-256 is %.16s... now); "
+                                "use --fresh to start over, or the earlier file",
+                                path, files[i].path, files[i].sha256);
     return OK;
 }
 

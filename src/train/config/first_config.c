@@ -499,10 +499,10 @@ status first_config_write(const char *path, const char *target, char *const *ove
             add_mlp(&s, out);
         add_training(&s, out);
         if (out->length > DOCUMENT_MAX_BYTES)
-            failure = status_new(STATUS_USAGE,
-                                 "%s: a config that names its ignored columns has %.1f MiB, and the maximum is 1 MiB; "
-                                 "leave out columns that are no inputs",
-                                 path, (double)out->length / (1 << 20));
+            failure =
+                status_usage("%s: a config that names its ignored columns has %.1f MiB, and the maximum is 1 MiB; "
+                             "leave out columns that are no inputs",
+                             path, (double)out->length / (1 << 20));
     }
     return failure;
 }

@@ -72,8 +72,8 @@ static status read_config(struct run_folder *f) {
     struct io_info info;
     TRY(io_read_text(f->config, DOCUMENT_MAX_BYTES, &f->config_text, &info));
     if (!info.exists || f->config_text) return OK;
-    return status_new(STATUS_DATA, "%s: not a config of ddptrain (%s)", f->config,
-                      info.is_file ? "larger than 1 MiB" : "not a file");
+    return status_data("%s: not a config of ddptrain (%s)", f->config,
+                       info.is_file ? "larger than 1 MiB" : "not a file");
 }
 
 static status compare_config(struct run_folder *f, const struct config *config) {
@@ -187,12 +187,11 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
     bool is_run = false;
     TRY(io_stat(f->path, &info));
     if (!info.exists && start == RUN_FOLDER_REQUIRED)
-        return status_new(STATUS_USAGE,
-                          "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, "
-                          "or name it with --run-dir, and run the same command again",
-                          f->path);
-    if (info.exists && !info.is_folder)
-        return status_new(STATUS_USAGE, "%s: is not a folder; choose another --run-dir", f->path);
+        return status_usage(
+            "%s: the run folder has disappeared since this job began (moved or deleted?); move it back, "
+            "or name it with --run-dir, and run the same command again",
+            f->path);
+    if (info.exists && !info.is_folder) return status_usage("%s: is not a folder; choose another --run-dir", f->path);
     const char *other = NULL;
     if (info.exists) TRY(has_run(f, &is_run, &other));
     if (!is_run && other && start != RUN_FOLDER_REQUIRED)

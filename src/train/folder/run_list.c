@@ -258,7 +258,7 @@ status run_list(const char *folder, struct text *out) {
     bool has_sweep;
     struct run_rows table = {0};
     TRY(io_stat(folder, &info));
-    if (!info.is_folder) return status_new(STATUS_DATA, "%s: there is no such folder", folder);
+    if (!info.is_folder) return status_data("%s: there is no such folder", folder);
     TRY(is_sweep(folder, &has_sweep));
     status s = list_entries(folder, has_sweep ? "runs/" : "", 1, &table);
     size_t count = table.count;
@@ -266,11 +266,9 @@ status run_list(const char *folder, struct text *out) {
     table_free(&table);
     if (s || count) return s;
     if (has_sweep)
-        return status_new(STATUS_DATA,
-                          "%s: the folder of a sweep that has kept no run (key keep); trials.csv in it has the trials",
-                          folder);
-    return status_new(STATUS_DATA,
-                      "%s: there is no run folder in it, nor in its folders; those of a sweep are listed by: ddptrain "
-                      "runs sweeps/NAME",
-                      folder);
+        return status_data("%s: the folder of a sweep that has kept no run (key keep); trials.csv in it has the trials",
+                           folder);
+    return status_data("%s: there is no run folder in it, nor in its folders; those of a sweep are listed by: ddptrain "
+                       "runs sweeps/NAME",
+                       folder);
 }

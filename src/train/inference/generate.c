@@ -138,14 +138,12 @@ static status open_vocabulary(struct generator *g) {
     const struct dataset_config *dataset = &g->session.config->dataset;
     const struct tokens_config *tokens = &dataset->tokens;
     if (g->session.dataset.request.preparation) /* its columns of texts may have a tokenizer, too */
-        return status_new(STATUS_USAGE,
-                          "generate needs a model of texts, and this one reads the columns of a table; use predict");
+        return status_usage("generate needs a model of texts, and this one reads the columns of a table; use predict");
     TRY(session_vocabulary(&g->session, &g->vocabulary));
     if (!g->vocabulary && tokens->tokenizer) TRY(vocabulary_open_tokenizer(tokens->tokenizer, &g->vocabulary));
     if (!g->vocabulary)
-        return status_new(STATUS_USAGE,
-                          "generate needs a model of texts, and this checkpoint has no vocabulary; for a model of "
-                          "token ids give their tokenizer: dataset.tokens.tokenizer=tokenizer.json");
+        return status_usage("generate needs a model of texts, and this checkpoint has no vocabulary; for a model of "
+                            "token ids give their tokenizer: dataset.tokens.tokenizer=tokenizer.json");
     bool has_characters = vocabulary_has_characters(g->vocabulary);
     g->block = (size_t)(has_characters ? dataset->text.block_size : tokens->block_size);
     g->classes = vocabulary_size(g->vocabulary);
@@ -165,8 +163,8 @@ static status open_model(struct generator *g) {
     g->model = g->plan->model;
     g->logits = g->model->out_size / g->block;
     if (g->model->out_size % g->block != 0 || g->logits < classes)
-        return status_new(STATUS_USAGE, "the model's output is not one logit per position and token (%zu x %zu)",
-                          g->block, classes);
+        return status_usage("the model's output is not one logit per position and token (%zu x %zu)", g->block,
+                            classes);
     TRY(session_load(&g->session, g->plan, 1));
     TRY(device_alloc(g->device, g->block * sizeof *g->tokens, "the text", &g->own_tokens));
     struct batch batch = {.rows = 1, .inputs = g->own_tokens};
@@ -271,7 +269,7 @@ static status encode_prompt(struct generator *g) {
     for (size_t i = 0; i < count && !s; i++) s = append(g, ids[i]);
     free(ids);
     TRY(s);
-    return count ? OK : status_new(STATUS_USAGE, "%s: at least one character is needed", source);
+    return count ? OK : status_usage("%s: at least one character is needed", source);
 }
 
 /* Passes the complete characters of the bytes so far to [sink]; false: it wants no more. */

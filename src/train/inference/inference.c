@@ -65,10 +65,9 @@ static status check_labels(const struct inference *inf, const struct dataset_con
                  dataset->path ? dataset->path : "synthetic dataset", known->items[0], known->count - 1,
                  known->items[known->count - 1]);
     if (labels.count == 0 || known->count) return OK;
-    return status_new(STATUS_DATA,
-                      "%s: the classes are labels ('%.40s', ...), but the model was trained with numbers; write the "
-                      "numbers of the classes",
-                      dataset->path, labels.items[0]);
+    return status_data("%s: the classes are labels ('%.40s', ...), but the model was trained with numbers; write the "
+                       "numbers of the classes",
+                       dataset->path, labels.items[0]);
 }
 
 static status choose_part(struct inference *inf, const struct inference_options *options) {
@@ -76,13 +75,12 @@ static status choose_part(struct inference *inf, const struct inference_options 
     bool is_train = inf->is_all || (options->part && strcmp(options->part, "train") == 0),
          is_test = options->part && strcmp(options->part, "test") == 0;
     if (options->part && !is_train && !is_test && strcmp(options->part, "validation") != 0)
-        return status_new(STATUS_USAGE, "--part: expected validation, test, train or all, got '%s'", options->part);
+        return status_usage("--part: expected validation, test, train or all, got '%s'", options->part);
     if (is_test && info->test_rows == 0)
-        return status_new(STATUS_USAGE, "--part test: the config has no test rows; dataset.split with test and "
-                                        "validation (or folds) has. With test alone they are the validation rows");
+        return status_usage("--part test: the config has no test rows; dataset.split with test and "
+                            "validation (or folds) has. With test alone they are the validation rows");
     if (options->part && !is_train && info->validation_rows == 0)
-        return status_new(STATUS_USAGE,
-                          "--part validation: the config has neither dataset.split nor dataset.validation");
+        return status_usage("--part validation: the config has neither dataset.split nor dataset.validation");
     inf->part = is_test ? DATASET_TEST : is_train || info->validation_rows == 0 ? DATASET_TRAIN : DATASET_VALIDATION;
     inf->rows = dataset_part_rows(info, inf->part);
     sampler_evaluation_range(inf->rows, inf->env->rank, inf->env->world_size, &inf->first, &inf->count);
@@ -340,10 +338,9 @@ static status explain_classes(struct inference *inf, status failure) {
     status_free(s);
     if (!class) return failure;
     status_free(failure);
-    return status_new(STATUS_DATA,
-                      "%s: row %lld (the first is 0): class %lld is none of the model, which has %lld (0 to %lld)",
-                      path ? path : "synthetic dataset", (long long)row, (long long)class, (long long)outputs,
-                      (long long)outputs - 1);
+    return status_data("%s: row %lld (the first is 0): class %lld is none of the model, which has %lld (0 to %lld)",
+                       path ? path : "synthetic dataset", (long long)row, (long long)class, (long long)outputs,
+                       (long long)outputs - 1);
 }
 
 /* Allocates the workspace of a GPU's operators, for whole batches and the last one. predict computes no loss. */
@@ -388,10 +385,10 @@ static status check_positions(const struct inference *inf, size_t positions) {
     for (size_t i = 0; i < trained->count && i < ahead->count; i++) {
         const struct param *before = &trained->items[i], *now = &ahead->items[i];
         if (before->shape[0] == now->shape[0]) continue;
-        return status_new(STATUS_USAGE,
-                          "--ahead: %s is of %lld positions, those of a row, and %zu steps ahead need %zu; train with "
-                          "num_embeddings: %zu or more",
-                          before->name, (long long)before->shape[0], inf->options->ahead, positions, positions);
+        return status_usage(
+            "--ahead: %s is of %lld positions, those of a row, and %zu steps ahead need %zu; train with "
+            "num_embeddings: %zu or more",
+            before->name, (long long)before->shape[0], inf->options->ahead, positions, positions);
     }
     return OK;
 }
@@ -402,7 +399,7 @@ static status open_steps(struct inference *inf) {
     const struct dataset_info *info = dataset_info(inf->dataset);
     if (inf->options->ahead == 0) return OK;
     const char *why = reject_ahead(inf, info);
-    if (why) return status_new(STATUS_USAGE, "--ahead: %s", why);
+    if (why) return status_usage("--ahead: %s", why);
     size_t steps = (size_t)info->input_shape[0], values = info->input_size / steps;
     const struct dataset_info step = {.input_kind = INPUT_VALUES,
                                       .input_dims = 2,
@@ -436,13 +433,13 @@ static status run_ahead(struct inference *inf, const float *row, float *out) {
 static status check_options(const struct inference *inf) {
     struct prediction_meaning meaning = meaning_of(inf);
     if (inf->options->wants_inputs && !dataset_has_texts(&inf->config->dataset))
-        return status_new(STATUS_USAGE,
-                          "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, "
-                          "and %s has none",
-                          inf->config->dataset.path ? inf->config->dataset.path : "a synthetic dataset");
+        return status_usage(
+            "--with-inputs copies the columns of a CSV file or an SQLite table, or the names of images, "
+            "and %s has none",
+            inf->config->dataset.path ? inf->config->dataset.path : "a synthetic dataset");
     if (inf->options->wants_inputs && inf->config->dataset.draw.type)
-        return status_new(STATUS_USAGE,
-                          "--with-inputs copies the columns of one row, and a prediction is of several (dataset.draw)");
+        return status_usage(
+            "--with-inputs copies the columns of one row, and a prediction is of several (dataset.draw)");
     return predictions_check(&meaning);
 }
 
@@ -789,8 +786,7 @@ static status check_not_input(const char *out, const struct io_info *own, const 
     if (!input) return OK;
     TRY(io_stat(input, &info));
     if (!io_is_same(own, &info)) return OK;
-    return status_new(STATUS_USAGE,
-                      "--out %s: this is the input dataset, which would be overwritten; choose another name", out);
+    return status_usage("--out %s: this is the input dataset, which would be overwritten; choose another name", out);
 }
 
 /* STATUS_USAGE when [out] is an input file or a checkpoint. */

@@ -25,23 +25,22 @@ static status check_terms(const struct prediction_meaning *m) {
         if (t->loss->is_binary || (t->loss->wants_classes && t->output.shape.dims == 1)) return OK;
     }
     return m->wants_probabilities
-               ? status_new(STATUS_USAGE, "--probabilities: no loss predicts one class per row; --outputs gives logits")
+               ? status_usage("--probabilities: no loss predicts one class per row; --outputs gives logits")
                : OK;
 }
 
 status predictions_check(const struct prediction_meaning *m) {
     if (m->objective) return check_terms(m);
     if (m->target_scale && m->target_scale->size != shape_elements(m->output))
-        return status_new(STATUS_DATA, "the model has %zu outputs, but its checkpoint has the scale of %zu targets",
-                          shape_elements(m->output), m->target_scale->size);
+        return status_data("the model has %zu outputs, but its checkpoint has the scale of %zu targets",
+                           shape_elements(m->output), m->target_scale->size);
     if (!m->wants_probabilities) return OK;
     if (!m->loss->wants_classes && !m->loss->is_binary)
-        return status_new(STATUS_USAGE, "--probabilities: loss %s predicts values, not classes", m->loss->variant.name);
+        return status_usage("--probabilities: loss %s predicts values, not classes", m->loss->variant.name);
     if (m->loss->wants_classes && m->output->dims != 1)
-        return status_new(STATUS_USAGE,
-                          "--probabilities needs one class per row, but this model predicts %lld classes per row; "
-                          "--outputs gives its logits",
-                          (long long)m->output->size[0]);
+        return status_usage("--probabilities needs one class per row, but this model predicts %lld classes per row; "
+                            "--outputs gives its logits",
+                            (long long)m->output->size[0]);
     return OK;
 }
 
@@ -209,7 +208,7 @@ status predictions_check_name(const char *path) {
     if (predictions_is_stdout(path) || text_ends_with(path, ".csv") || text_ends_with(path, ".h5") ||
         text_ends_with(path, ".hdf5"))
         return OK;
-    return status_new(STATUS_USAGE, "--out: the formats are .csv and .h5, got '%s'", path);
+    return status_usage("--out: the formats are .csv and .h5, got '%s'", path);
 }
 
 /* The parts of several losses, or the only one. */

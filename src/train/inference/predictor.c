@@ -104,10 +104,9 @@ static status open_session(struct predictor *p, const char *path, const struct p
     struct io_info info;
     const char *which = options->checkpoint;
     if (which && strcmp(which, CHECKPOINT_BEST) != 0 && strcmp(which, CHECKPOINT_NEWEST) != 0)
-        return status_new(STATUS_USAGE,
-                          "the checkpoint is '%s'; expected best or newest, or nothing for the best one if the run "
-                          "keeps one, else the newest",
-                          which);
+        return status_usage("the checkpoint is '%s'; expected best or newest, or nothing for the best one if the run "
+                            "keeps one, else the newest",
+                            which);
     opening.weights = (struct weights_options){.checkpoint = which, .which = options->weights};
     if (is_config(path)) {
         TRY(config_load(path, NULL, 0, &file));
@@ -117,10 +116,9 @@ static status open_session(struct predictor *p, const char *path, const struct p
         return s;
     }
     TRY(io_stat(path, &info));
-    if (!info.exists) return status_new(STATUS_DATA, "%s does not exist", path);
+    if (!info.exists) return status_data("%s does not exist", path);
     if (which && !info.is_folder)
-        return status_new(STATUS_USAGE, "%s: this is a file, and the %s checkpoint is looked for in a run folder", path,
-                          which);
+        return status_usage("%s: this is a file, and the %s checkpoint is looked for in a run folder", path, which);
     if (info.is_folder)
         opening.weights.folder = path;
     else
@@ -198,11 +196,11 @@ static status read_inputs(struct predictor *p) {
     p->info = input_layout_info(layout);
     p->about.has_preparation = session->dataset.request.preparation != NULL;
     if (p->about.has_preparation && session->dataset.window.steps)
-        return status_new(STATUS_USAGE, "the model reads windows of rows (dataset.window) with columns that are "
-                                        "prepared (data/preparation), which only `ddptrain predict` computes");
+        return status_usage("the model reads windows of rows (dataset.window) with columns that are "
+                            "prepared (data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation && session->dataset.draw.type)
-        return status_new(STATUS_USAGE, "the model reads several rows at once (dataset.draw) with columns that are "
-                                        "prepared (data/preparation), which only `ddptrain predict` computes");
+        return status_usage("the model reads several rows at once (dataset.draw) with columns that are "
+                            "prepared (data/preparation), which only `ddptrain predict` computes");
     if (p->about.has_preparation || layout->kind == INPUT_TOKENS) return OK;
     return input_scaling_create(layout, &session->dataset.scale, &p->scaling);
 }
@@ -302,8 +300,8 @@ static status check_tokens(const struct predictor *p, const int32_t *tokens, siz
     size_t size = p->about.inputs.size;
     for (size_t i = first * size; i < (first + count) * size; i++)
         if (tokens[i] < 0 || tokens[i] >= p->about.inputs.vocabulary)
-            return status_new(STATUS_DATA, "row %zu, token %zu: %d is not a token of the model, which has 0 to %lld",
-                              i / size, i % size, (int)tokens[i], (long long)p->about.inputs.vocabulary - 1);
+            return status_data("row %zu, token %zu: %d is not a token of the model, which has 0 to %lld", i / size,
+                               i % size, (int)tokens[i], (long long)p->about.inputs.vocabulary - 1);
     return OK;
 }
 
@@ -395,7 +393,7 @@ static status run_batch(struct predictor *p, struct predictor_worker *w, const s
 
 static status check_results(const struct predictor *p, const struct predictor_results *results) {
     if (!results->probabilities || p->about.probabilities.count) return OK;
-    return status_new(STATUS_USAGE, "the model gives no probabilities: it does not predict one class per row");
+    return status_usage("the model gives no probabilities: it does not predict one class per row");
 }
 
 /* Batches have the rows of those of `predict`: where a layer uses the statistics of its batch, the bits depend on it.
@@ -420,8 +418,8 @@ static status check_kind(const struct predictor *p, bool has_tokens) {
             STATUS_USAGE,
             "the model's inputs are the columns of a table, and not all of them are numbers; pass them by name");
     if (has_tokens == (p->about.inputs.kind == INPUT_TOKENS)) return OK;
-    return has_tokens ? status_new(STATUS_USAGE, "the model's inputs are numbers, not tokens")
-                      : status_new(STATUS_USAGE, "the model's inputs are tokens, not numbers");
+    return has_tokens ? status_usage("the model's inputs are numbers, not tokens")
+                      : status_usage("the model's inputs are tokens, not numbers");
 }
 
 status predictor_run(struct predictor *p, struct predictor_values values, size_t rows,
@@ -440,15 +438,15 @@ status predictor_run_table(struct predictor *p, const struct cells *cells, const
     struct dataset_config config = p->session.dataset;
     struct dataset *dataset;
     if (p->about.columns.count == 0)
-        return status_new(STATUS_USAGE, "the model was not trained with the columns of a table; pass rows of numbers");
+        return status_usage("the model was not trained with the columns of a table; pass rows of numbers");
     if (cells->rows == 0) return check_results(p, results);
     config.request.cells = cells;
     TRY(dataset_open(&config, config_loss(&p->config)->wants_classes, false, &dataset));
     status s = OK;
     const struct dataset_info *info = dataset_info(dataset);
     if (info->input_size != p->about.inputs.size || info->train_rows != cells->rows)
-        s = status_new(STATUS_DATA, "the table has %zu features of %zu rows, but the model has %zu inputs",
-                       info->input_size, info->train_rows, p->about.inputs.size);
+        s = status_data("the table has %zu features of %zu rows, but the model has %zu inputs", info->input_size,
+                        info->train_rows, p->about.inputs.size);
     if (!s) s = run(p, &(struct rows){.dataset = dataset, .count = cells->rows}, results);
     dataset_close(dataset);
     return s;

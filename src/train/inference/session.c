@@ -23,8 +23,8 @@ static status read_scaler(struct session *s) {
     TRY(checkpoint_find(s->checkpoint, &scale, &has_scale));
     if (!has_mean || !has_scale) return OK;
     if (!is_vector(&mean) || !is_vector(&scale) || mean.shape[0] != scale.shape[0] || mean.shape[0] == 0)
-        return status_new(STATUS_DATA, "the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
-                                       "the same length; the file was changed");
+        return status_data("the checkpoint's scaler/mean and scaler/scale are not two float64 vectors of "
+                           "the same length; the file was changed");
     mean.data = arena_alloc(s->arena, (size_t)mean.shape[0] * sizeof(double));
     scale.data = arena_alloc(s->arena, (size_t)mean.shape[0] * sizeof(double));
     struct entry entries[] = {mean, scale};
@@ -96,7 +96,7 @@ static status explain_config(const struct session *s) {
     struct config_file *file;
     TRY(read_config(s, &file));
     config_free(file);
-    return status_new(STATUS_DATA, "%s: it has no config", s->options.path);
+    return status_data("%s: it has no config", s->options.path);
 }
 
 status session_read(struct session *s) {
@@ -201,8 +201,7 @@ status session_compare_split(const struct session *s, const char *fingerprint, c
 static status check_resume(const struct config *config) {
     const char *resume = config->checkpoint.resume;
     if (strcmp(resume, "auto") == 0 || strcmp(resume, "never") == 0) return OK;
-    return status_new(STATUS_USAGE, "a new run continues from checkpoint.resume: %s; give --checkpoint %s", resume,
-                      resume);
+    return status_usage("a new run continues from checkpoint.resume: %s; give --checkpoint %s", resume, resume);
 }
 
 /* Weights are float32 whatever a GPU computes with. */
@@ -275,10 +274,9 @@ static status open_start(const struct config *config, struct log *log, struct ch
 static status open_initial(const struct session_options *options, struct log *log, struct checkpoint **out) {
     const struct weights_options *weights = &options->weights;
     if (weights->which && strcmp(weights->which, "trained") != 0)
-        return status_new(STATUS_USAGE,
-                          "--weights %s: --checkpoint " CHECKPOINT_INITIAL
-                          " has no moving average of the weights; leave --weights out",
-                          weights->which);
+        return status_usage("--weights %s: --checkpoint " CHECKPOINT_INITIAL
+                            " has no moving average of the weights; leave --weights out",
+                            weights->which);
     return open_start(weights->training ? weights->training : options->config, log, out);
 }
 

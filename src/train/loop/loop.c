@@ -106,12 +106,11 @@ static status evaluate_validation(struct trainer *t, bool *must_stop) {
     if (isfinite(t->epoch.result.loss)) return OK;
     const char *loss = t->epoch.result.without_targets;
     if (loss)
-        return status_new(STATUS_DATA,
-                          "the validation loss%s%s%s is not defined: no target of the %lld validation row%s counts, "
-                          "because each is the loss's ignore_index, is padding, or has the weight 0. Use other "
-                          "validation rows (dataset.split, dataset.validation)",
-                          *loss ? " '" : "", loss, *loss ? "'" : "", (long long)t->epoch.result.rows,
-                          text_plural((uint64_t)t->epoch.result.rows, "s"));
+        return status_data("the validation loss%s%s%s is not defined: no target of the %lld validation row%s counts, "
+                           "because each is the loss's ignore_index, is padding, or has the weight 0. Use other "
+                           "validation rows (dataset.split, dataset.validation)",
+                           *loss ? " '" : "", loss, *loss ? "'" : "", (long long)t->epoch.result.rows,
+                           text_plural((uint64_t)t->epoch.result.rows, "s"));
     return status_new(STATUS_NOT_FINITE,
                       "the validation loss is not finite after epoch %lld; nothing was saved after the evaluation. Try "
                       "a smaller optimizer.lr or train.clip_grad_norm",

@@ -97,11 +97,10 @@ static status name_other_row(const struct trainer *t, const struct row_order *or
     for (int r = 0; r < world && !s; r++)
         if (all[r].index < all[other].index) other = r;
     if (!s)
-        s = status_new(STATUS_DATA,
-                       "sampler.order %s: epoch %lld: index %lld is row %lld on rank %d, but row %lld on rank 0; all "
-                       "ranks must draw the same order",
-                       t->sampler->order.name, (long long)epoch + 1, (long long)all[other].index,
-                       (long long)all[other].row, other, (long long)all[other].first);
+        s = status_data("sampler.order %s: epoch %lld: index %lld is row %lld on rank %d, but row %lld on rank 0; all "
+                        "ranks must draw the same order",
+                        t->sampler->order.name, (long long)epoch + 1, (long long)all[other].index,
+                        (long long)all[other].row, other, (long long)all[other].first);
     free(all);
     return s;
 }

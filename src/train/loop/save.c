@@ -319,8 +319,7 @@ status save_set_steps(struct trainer *t, const char *list) {
         int64_t step = strtoll(at, &end, 10);
         bool is_number = end != at && step > 0 && (*end == ',' || !*end);
         if (!is_number || s->step_count == MAX_SAVE_STEPS)
-            return status_new(STATUS_USAGE, "--save-at: expected at most %d numbers of steps, got '%s'", MAX_SAVE_STEPS,
-                              list);
+            return status_usage("--save-at: expected at most %d numbers of steps, got '%s'", MAX_SAVE_STEPS, list);
         s->steps[s->step_count] = step;
         at = end + (*end == ',');
     }

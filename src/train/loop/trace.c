@@ -129,13 +129,13 @@ static void add_columns(struct trace *trace, const struct trainer *t) {
 status trace_check(const struct config *config, const struct dist_env *env, const char *path, int64_t step) {
     const char *why_not;
     if (!path) return OK;
-    if (step < 1) return status_new(STATUS_USAGE, "--trace needs --stop-after STEP");
+    if (step < 1) return status_usage("--trace needs --stop-after STEP");
     if (config_updates_in_backward(config, env, &why_not))
-        return status_new(STATUS_USAGE, "--trace: add optimizer.in_backward=false, which keeps the gradients");
+        return status_usage("--trace: add optimizer.in_backward=false, which keeps the gradients");
     if (config->dist.zero_stage >= 3 && env->world_size > 1)
-        return status_new(STATUS_USAGE,
-                          "--trace: add dist.zero_stage=2, with which every process has all parameters, and which has "
-                          "the same bits");
+        return status_usage(
+            "--trace: add dist.zero_stage=2, with which every process has all parameters, and which has "
+            "the same bits");
     return OK;
 }
 

@@ -207,16 +207,15 @@ static status parse_formula(const char *text, struct formula_metric *out) {
 static status check_formula(const struct evaluation_options *o, const char *text, struct formula_metric *m) {
     size_t outputs = shape_elements(o->output), targets = o->info->target_size;
     TRY(parse_formula(text, m));
-    if (o->output->lengths)
-        return status_new(STATUS_USAGE, "it is of whole rows, which have different numbers of positions here");
+    if (o->output->lengths) return status_usage("it is of whole rows, which have different numbers of positions here");
     if (expression_uses(&m->expression, METRIC_TARGET) && outputs != targets && outputs > 1 && targets > 1)
-        return status_new(STATUS_USAGE, "y has %zu values, but t has %zu", outputs, targets);
+        return status_usage("y has %zu values, but t has %zu", outputs, targets);
     const bool are_vectors[] = {outputs > 1, targets > 1, false};
     if (!expression_is_vector(&m->expression, m->expression.value, are_vectors)) return OK;
-    return status_new(STATUS_USAGE,
-                      "it is as many numbers as y or t, which have %zu and %zu, and the metric of a row is one; write "
-                      "mean(...) or sum(...)",
-                      outputs, targets);
+    return status_usage(
+        "it is as many numbers as y or t, which have %zu and %zu, and the metric of a row is one; write "
+        "mean(...) or sum(...)",
+        outputs, targets);
 }
 
 /* A metric of an extension: NULL: [index] is none. */

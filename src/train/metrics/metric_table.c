@@ -28,7 +28,7 @@ static size_t classes_of(const struct tally_options *o) {
 status tally_check(const struct tally_options *options) {
     size_t classes = classes_of(options);
     if (!(options->needs & TALLY_CONFUSION) || classes <= MAX_CONFUSION_BYTES / sizeof(double) / classes) return OK;
-    return status_new(STATUS_USAGE, "train.metrics: a confusion matrix of %zu classes is too large", classes);
+    return status_usage("train.metrics: a confusion matrix of %zu classes is too large", classes);
 }
 
 static status allocate(struct tally *t) {
@@ -665,8 +665,8 @@ static status unknown(const char *name, const struct schema *schema) {
         text_printf(&list, "%s%s", i ? ", " : "", known[i]);
     }
     schema_suggest_value(schema, "train.metrics", name, known, &hint);
-    return status_new(STATUS_USAGE, "unknown metric '%.40s'%s%s (known: %s)", name, hint.length ? "; " : "",
-                      text_string(&hint), text_string(&list));
+    return status_usage("unknown metric '%.40s'%s%s (known: %s)", name, hint.length ? "; " : "", text_string(&hint),
+                        text_string(&list));
 }
 
 static status check_fit(const char *name, const struct loss_type *loss, const struct schema *schema) {
@@ -675,19 +675,18 @@ static status check_fit(const char *name, const struct loss_type *loss, const st
     if (metric_type_find(name)) return OK;
     if (!metric) return unknown(name, schema);
     if (fits(metric, loss)) return OK;
-    return status_new(STATUS_USAGE, "the metric '%s' does not fit the loss '%s', which is one of %s", name,
-                      loss->variant.name,
-                      loss->parts            ? "several vectors"
-                      : loss->is_class_list  ? "lists of classes"
-                      : loss->aligns_targets ? "aligned classes, with the accuracy of whole rows"
-                                             : kinds[metric_kind(loss)]);
+    return status_usage("the metric '%s' does not fit the loss '%s', which is one of %s", name, loss->variant.name,
+                        loss->parts            ? "several vectors"
+                        : loss->is_class_list  ? "lists of classes"
+                        : loss->aligns_targets ? "aligned classes, with the accuracy of whole rows"
+                                               : kinds[metric_kind(loss)]);
 }
 
 /* Whether name [index] is not one of those before it. */
 static status check_once(const struct string_list *names, size_t index) {
     const struct string_list before = {names->items, index};
     if (!string_list_has(&before, names->items[index])) return OK;
-    return status_new(STATUS_USAGE, "the metric '%s' is given twice", names->items[index]);
+    return status_usage("the metric '%s' is given twice", names->items[index]);
 }
 
 static status check_tops(const struct metric_list *list) {
@@ -695,7 +694,7 @@ static status check_tops(const struct metric_list *list) {
     for (size_t i = 0; i < list->names.count; i++)
         tops += !list->formulas[i] && metric_needs(list->names.items[i]) == TALLY_TOP;
     if (tops <= TALLY_MAX_TOPS) return OK;
-    return status_new(STATUS_USAGE, "at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
+    return status_usage("at most %d metrics top<k>, got %zu", TALLY_MAX_TOPS, tops);
 }
 
 const char *const metric_variables[] = {"y", "t", "w", NULL};
@@ -720,27 +719,25 @@ status metric_check_name(const char *name) {
     static const char *const fields[] = {"loss", "accuracy", "rows", "event", "part", "labels", NULL};
     size_t length = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
     if (length == 0 || name[length] || length > MAX_OWN_NAME)
-        return status_new(STATUS_USAGE, "the name of a metric has letters, digits and _, at most %d, got '%.40s'",
-                          MAX_OWN_NAME, name);
+        return status_usage("the name of a metric has letters, digits and _, at most %d, got '%.40s'", MAX_OWN_NAME,
+                            name);
     for (size_t i = 0; fields[i]; i++)
         if (strcmp(fields[i], name) == 0)
-            return status_new(STATUS_USAGE, "'%s' is a field of the results already; give the metric another name",
-                              name);
+            return status_usage("'%s' is a field of the results already; give the metric another name", name);
     return OK;
 }
 
 static status check_name_of_formula(const char *name) {
     TRY(metric_check_name(name));
     if (!find(name) && !metric_type_find(name)) return OK;
-    return status_new(STATUS_USAGE,
-                      "'%s' is a metric of the program: write %s: %s, or choose another name for the expression", name,
-                      name, name);
+    return status_usage("'%s' is a metric of the program: write %s: %s, or choose another name for the expression",
+                        name, name, name);
 }
 
 status metric_check(const struct metric_list *list, const struct loss_type *loss, const struct schema *schema) {
     const struct string_list *names = &list->names;
     if (names->count > METRIC_MAX_COUNT)
-        return status_new(STATUS_USAGE, "at most %d metrics, got %zu", METRIC_MAX_COUNT, names->count);
+        return status_usage("at most %d metrics, got %zu", METRIC_MAX_COUNT, names->count);
     for (size_t i = 0; i < names->count; i++) {
         TRY(list->formulas[i] ? check_name_of_formula(names->items[i]) : check_fit(names->items[i], loss, schema));
         TRY(check_once(names, i));
@@ -757,7 +754,7 @@ static status check_fit_of_terms(const char *name, const struct variant_list *lo
                                  size_t *fitting) {
     const struct metric *metric = find(name);
     if (!metric) return unknown(name, schema);
-    if (metric_is_matrix(name)) return status_new(STATUS_USAGE, "the metric '%s' is for one loss", name);
+    if (metric_is_matrix(name)) return status_usage("the metric '%s' is for one loss", name);
     *fitting = 0;
     for (size_t i = 0; i < losses->count; i++) *fitting += fits(metric, loss_of(losses, i));
     return *fitting ? OK : check_fit(name, loss_of(losses, losses->count - 1), schema);
@@ -770,13 +767,13 @@ status metric_check_terms(const struct metric_list *list, const struct variant_l
     for (size_t i = 0; i < names->count; i++) {
         size_t fitting = 0;
         if (list->formulas[i] || metric_type_find(names->items[i]))
-            return status_new(STATUS_USAGE, "the metric '%.40s' is %s, which is for one loss", names->items[i],
-                              list->formulas[i] ? "an expression" : "of an extension");
+            return status_usage("the metric '%.40s' is %s, which is for one loss", names->items[i],
+                                list->formulas[i] ? "an expression" : "of an extension");
         TRY(check_fit_of_terms(names->items[i], losses, schema, &fitting));
         TRY(check_once(names, i));
         count += fitting;
     }
     TRY(check_tops(list));
     if (count <= METRIC_MAX_COUNT) return OK;
-    return status_new(STATUS_USAGE, "at most %d metrics of all losses, got %zu", METRIC_MAX_COUNT, count);
+    return status_usage("at most %d metrics of all losses, got %zu", METRIC_MAX_COUNT, count);
 }

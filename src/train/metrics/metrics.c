@@ -187,7 +187,7 @@ status metrics_chain(struct metrics *m) {
     if (m->file.size == 0) return OK;
     TRY(read_tail(m->file.path, m->file.size, tail, &got));
     const char *text = got && tail[got - 1] == '\n' ? chain_of_line(tail, got - 1) : NULL;
-    if (!text) return status_new(STATUS_DATA, "%s: its last line has no chain", m->file.path);
+    if (!text) return status_data("%s: its last line has no chain", m->file.path);
     memcpy(m->chain, text, METRICS_CHAIN_SIZE - 1);
     m->chain[METRICS_CHAIN_SIZE - 1] = 0;
     return OK;
@@ -411,7 +411,7 @@ static status open_file(const char *path, FILE **out) {
     *out = NULL;
     TRY(io_stat(path, &info));
     if (!info.exists) return OK;
-    if (!info.is_file) return status_new(STATUS_DATA, "%s: not a regular file", path);
+    if (!info.is_file) return status_data("%s: not a regular file", path);
     TRY(io_open(path, &fd));
     *out = fdopen(fd, "r");
     if (*out) return OK;

@@ -88,8 +88,8 @@ static status unknown(const char *metric, const struct string_list *metrics, con
         if (loss->wants_classes && strcmp(metrics->items[i], "accuracy") == 0) continue;
         text_printf(&known, ", val_%s", metrics->items[i]);
     }
-    return status_new(STATUS_USAGE, "epochs have no metric '%.60s'; they have %s (train.metrics adds others)", metric,
-                      text_string(&known));
+    return status_usage("epochs have no metric '%.60s'; they have %s (train.metrics adds others)", metric,
+                        text_string(&known));
 }
 
 status monitor_check(const struct monitor *monitor, const struct string_list *metrics, const struct loss_type *loss,
@@ -99,11 +99,10 @@ status monitor_check(const struct monitor *monitor, const struct string_list *me
     if (!is_known(metric, metrics, loss) && !is_of_term(metric, metrics, losses))
         return unknown(metric, metrics, loss, losses);
     if (monitor_is_of_validation(metric) && !has_validation)
-        return status_new(STATUS_USAGE,
-                          "%s needs validation rows (dataset.split or dataset.validation); without them use train_loss",
-                          metric);
+        return status_usage(
+            "%s needs validation rows (dataset.split or dataset.validation); without them use train_loss", metric);
     if (has_validation && evaluate_every == 0)
-        return status_new(STATUS_USAGE, "nothing is evaluated before the last epoch (train.evaluate_every: 0)");
+        return status_usage("nothing is evaluated before the last epoch (train.evaluate_every: 0)");
     return OK;
 }
 

@@ -56,11 +56,11 @@ void own_metric_start(const struct metric_type *type, struct metric_state *state
 /* What [add] did on this rank. */
 static status check_added(const struct metric_type *type, const struct metric_state *state) {
     if (state->is_mixed)
-        return status_new(STATUS_DATA, "the metric '%s': a record has another size than .record_size, %zu bytes",
-                          type->name, type->record_size);
+        return status_data("the metric '%s': a record has another size than .record_size, %zu bytes", type->name,
+                           type->record_size);
     if (state->sums[type->sums] != 0)
-        return status_new(STATUS_DATA, "the metric '%s': sum %zu was written, but .sums is %zu", type->name, type->sums,
-                          type->sums);
+        return status_data("the metric '%s': sum %zu was written, but .sums is %zu", type->name, type->sums,
+                           type->sums);
     return OK;
 }
 
@@ -86,10 +86,9 @@ static status compare(const struct metric_type *type, struct comm *ranks, double
     status s = comm_all_gather(ranks, &value, 1, COMM_FLOAT64, all);
     for (size_t r = 1; !s && r < world; r++)
         if (!(all[r] >= all[0] && all[r] <= all[0]) && !(all[r] != all[r] && all[0] != all[0]))
-            s = status_new(STATUS_DATA,
-                           "the metric '%s' is %.17g on rank 0, but %.17g on rank %zu; its value may depend on the "
-                           "sums and records of all ranks alone",
-                           type->name, all[0], all[r], r);
+            s = status_data("the metric '%s' is %.17g on rank 0, but %.17g on rank %zu; its value may depend on the "
+                            "sums and records of all ranks alone",
+                            type->name, all[0], all[r], r);
     free(all);
     return s;
 }

@@ -61,11 +61,10 @@ static status device_memory_check(const struct device_memory *memory, struct dev
     if (sum <= free_bytes) return OK;
     SCOPED_TEXT parts = {0};
     describe(memory, &parts);
-    return status_new(STATUS_USAGE,
-                      "%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
-                      "sampler.batch_size or model, or more GPUs with dist.zero_stage: 3",
-                      (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
-                      text_string(&parts));
+    return status_usage("%.0f MiB of memory are needed, and %s has %.0f MiB of %.0f MiB free (%s): use a smaller "
+                        "sampler.batch_size or model, or more GPUs with dist.zero_stage: 3",
+                        (double)sum / MIB, device_describe(device), (double)free_bytes / MIB, (double)total / MIB,
+                        text_string(&parts));
 }
 
 void device_memory_describe(const struct device_memory *memory, const struct device *device, struct text *out) {
@@ -93,9 +92,8 @@ struct epoch {
 };
 
 static status too_few(const struct layer *layer, const char *where, const char *hint) {
-    return status_new(STATUS_USAGE,
-                      "%s: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
-                      place_text(layer->place).s, layer->path, where, hint);
+    return status_usage("%s: %s: training needs more than one value per channel (as in PyTorch), but %s; %s",
+                        place_text(layer->place).s, layer->path, where, hint);
 }
 
 /* Checks a batch of [rows] rows of a rank. */
@@ -261,8 +259,8 @@ static size_t first_of_input(const struct model *model, size_t tensor) {
 
 static status check_padding(const struct layer *layer, int32_t padding, const struct prepared_column *column) {
     if (column->type != COLUMN_TEXT || padding < 0 || padding == column->padding) return OK;
-    return status_new(STATUS_USAGE, "%s: %s: padding_idx is %d, but the column '%.60s' has the padding %d",
-                      place_text(layer->place).s, layer->path, padding, column->name, column->padding);
+    return status_usage("%s: %s: padding_idx is %d, but the column '%.60s' has the padding %d",
+                        place_text(layer->place).s, layer->path, padding, column->name, column->padding);
 }
 
 static status input_check_padding(const struct model *model, const struct preparation *preparation) {
@@ -360,9 +358,8 @@ status plan_explain_memory(const struct plan *plan, status failure) {
     const struct device_memory *m = plan ? &plan->memory : NULL;
     double model = m ? (double)m->parameters + (double)m->optimizer + (double)m->activations : 0;
     if (model > 0 && row_memory(plan) > model) return plan_explain_rows(failure);
-    status s = status_new(STATUS_USAGE,
-                          "the run does not fit in memory: %s; use a smaller sampler.batch_size, model or dataset",
-                          status_message(failure));
+    status s = status_usage("the run does not fit in memory: %s; use a smaller sampler.batch_size, model or dataset",
+                            status_message(failure));
     status_free(failure);
     return s;
 }
@@ -446,10 +443,9 @@ static status check_compared_rows(const struct plan *p) {
     for (size_t i = 0; i < p->objective->count; i++) {
         const struct objective_term *t = &p->objective->terms[i];
         if (t->loss->compares_rows)
-            return status_new(STATUS_USAGE,
-                              "%s: losses: %s: compares the rows of a batch, and a batch is a single row; increase "
-                              "sampler.batch_size",
-                              place_text(t->place).s, t->name);
+            return status_usage("%s: losses: %s: compares the rows of a batch, and a batch is a single row; increase "
+                                "sampler.batch_size",
+                                place_text(t->place).s, t->name);
     }
     return OK;
 }

@@ -471,15 +471,14 @@ static status open_gpus(struct run *run) {
     if (!s && is_available) s = comm_open_gpu(t->comm, backend, gpu, identity, run->config->dist.nccl_nvls);
     if (!s && !is_available && comm_backend_needs_gpus(backend)) {
         s = missing ? missing
-                    : status_new(STATUS_USAGE, "dist.backend: %s: another rank does not have it; use auto",
-                                 comm_backend_names[backend]);
+                    : status_usage("dist.backend: %s: another rank does not have it; use auto",
+                                   comm_backend_names[backend]);
         missing = OK;
     }
     if (!s && !is_available && zero_own_gradients(t->averaging.zero))
-        s = status_new(STATUS_USAGE,
-                       "dist.zero_stage: %lld needs NCCL on GPUs, to average and gather in their memory: %s",
-                       (long long)run->config->dist.zero_stage,
-                       missing ? status_message(missing) : "another rank does not have it");
+        s = status_usage("dist.zero_stage: %lld needs NCCL on GPUs, to average and gather in their memory: %s",
+                         (long long)run->config->dist.zero_stage,
+                         missing ? status_message(missing) : "another rank does not have it");
     else if (missing)
         log_line(run->log, "gradients are averaged through the host: %s", status_message(missing));
     status_free(missing);
@@ -593,16 +592,14 @@ static status check_position(const struct plan *plan, const struct counters *c, 
     uint64_t batches = plan->batches, batch = (uint64_t)c->batch;
     if (batch == 0 || c->pending_end == PENDING_END_OF_EPOCH) return OK;
     if (c->world_size != plan->env.world_size && !plan_is_elastic(plan))
-        return status_new(STATUS_USAGE,
-                          "%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now "
-                          "%d)",
-                          path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
-                          (long long)c->world_size, plan->env.world_size);
+        return status_usage("%s was saved in the middle of an epoch by %lld process%s; continue with --nproc %lld (now "
+                            "%d)",
+                            path, (long long)c->world_size, text_plural((uint64_t)c->world_size, "es"),
+                            (long long)c->world_size, plan->env.world_size);
     if (batch < batches || (batch == batches && c->pending_end)) return OK;
-    return status_new(STATUS_DATA,
-                      "%s was saved after batch %llu of an epoch, which has %llu here: it belongs to a run with other "
-                      "batches; start from a checkpoint of the end of an epoch",
-                      path, (unsigned long long)batch, (unsigned long long)batches);
+    return status_data("%s was saved after batch %llu of an epoch, which has %llu here: it belongs to a run with other "
+                       "batches; start from a checkpoint of the end of an epoch",
+                       path, (unsigned long long)batch, (unsigned long long)batches);
 }
 
 static status load_state(const struct plan *plan, struct state *state, struct checkpoint *checkpoint, const char *path,
@@ -640,10 +637,10 @@ static status compare_dataset(const struct config *config, struct checkpoint *ch
     size_t count = schema_diff_keys(&config_schema, keys, SCHEMA_EXTENDS, config_of(before), &now, &differences);
     status s = OK;
     if (count)
-        s = status_new(STATUS_USAGE,
-                       "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%sgive the dataset of the "
-                       "file, or start from its weights alone with model.init_from",
-                       path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
+        s = status_usage(
+            "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%sgive the dataset of the "
+            "file, or start from its weights alone with model.init_from",
+            path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
     config_free(before);
     return s;
 }
@@ -686,7 +683,7 @@ static status load_snapshot(struct run *run, const char *path) {
     if (!s && warning.length) log_warning(run->log, "%s: %s", path, text_string(&warning));
     TRY(s);
     if (__builtin_mul_overflow(epochs, steps, &c->step))
-        return status_new(STATUS_DATA, "checkpoint.resume: %s: its number of epochs is too large", path);
+        return status_data("checkpoint.resume: %s: its number of epochs is too large", path);
     c->epoch = epochs; /* samples and seconds are those of this program, from 0 on */
     /* EPOCHS_RUN is the last epoch that was run, counted from 0, and is run again: the optimizer has made more updates.
      */
@@ -716,7 +713,7 @@ static bool best_is_valid(const char *checkpoints, struct text *why) {
     struct io_info info;
     struct seal seal;
     status s = io_stat(path, &info);
-    if (!s && !info.exists) s = status_new(STATUS_DATA, "%s is missing", path);
+    if (!s && !info.exists) s = status_data("%s is missing", path);
     if (!s) s = sealed_verify(path, &seal);
     bool is_valid = !s;
     if (s) text_add(why, status_message(s));
@@ -753,10 +750,9 @@ static status find_and_load(struct run *run, const char *checkpoints) {
     TRY(checkpoint_open_newest(checkpoints, run->log, &checkpoint, &path));
     status s = OK;
     if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
-        s = status_new(STATUS_USAGE,
-                       "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or "
-                       "another --run-dir",
-                       run->folder_path);
+        s = status_usage("%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or "
+                         "another --run-dir",
+                         run->folder_path);
     } else if (checkpoint) {
         s = load(run, checkpoint, path);
         if (!s) check_best(run, checkpoints);

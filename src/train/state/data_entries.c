@@ -73,7 +73,7 @@ status labels_read(struct arena *arena, const char *text, struct string_list *ou
     json_t *list = json_loads(text, 0, NULL);
     bool is_valid = read_texts(arena, list, out);
     json_decref(list);
-    return is_valid ? OK : status_new(STATUS_DATA, "the checkpoint's labels (data/labels) are not a list of strings");
+    return is_valid ? OK : status_data("the checkpoint's labels (data/labels) are not a list of strings");
 }
 
 status labels_load(struct arena *arena, struct checkpoint *checkpoint, struct string_list *out) {
@@ -100,10 +100,9 @@ status labels_compare(const struct string_list *trained, const struct string_lis
                       const char *otherwise) {
     for (size_t i = 0; i < trained->count && i < now->count; i++)
         if (strcmp(trained->items[i], now->items[i]) != 0)
-            return status_new(STATUS_DATA,
-                              "%s: class %zu was '%.60s' in the training and is '%.60s' in the dataset now; use the "
-                              "same labels, or %s",
-                              path, i, trained->items[i], now->items[i], otherwise);
+            return status_data("%s: class %zu was '%.60s' in the training and is '%.60s' in the dataset now; use the "
+                               "same labels, or %s",
+                               path, i, trained->items[i], now->items[i], otherwise);
     return OK;
 }
 
@@ -160,11 +159,9 @@ status column_names_parse(struct arena *arena, const char *text, struct column_l
     for (size_t i = 0; is_valid && i < count; i++)
         is_valid = read_named_column(arena, json_array_get(items, i), &out->items[i]);
     json_decref(whole);
-    if (!is_valid)
-        return status_new(STATUS_DATA, "the checkpoint's columns (data/columns) are not a list of names and roles");
+    if (!is_valid) return status_data("the checkpoint's columns (data/columns) are not a list of names and roles");
     if (has_repetition(arena, out))
-        return status_new(STATUS_DATA,
-                          "the checkpoint's columns (data/columns) contain a column twice in the same role");
+        return status_data("the checkpoint's columns (data/columns) contain a column twice in the same role");
     return OK;
 }
 
@@ -186,19 +183,18 @@ static status compare_names(const struct column_list *trained, const struct colu
         if (columns_have(&now_index, column->role, column->name)) continue;
         bool found = columns_have_name(&now_index, column->name);
         const char *nearest = found ? NULL : columns_nearest(now, column->name);
-        return status_new(STATUS_DATA,
-                          "%s: it was trained with the column '%.60s' as %s, which the dataset now %s%s%.60s%s; use "
-                          "the same columns, or %s",
-                          path, column->name, column_role_name(column->role),
-                          found ? "has in another role (see dataset.inputs, dataset.targets)" : "does not have",
-                          nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "", otherwise);
+        return status_data("%s: it was trained with the column '%.60s' as %s, which the dataset now %s%s%.60s%s; use "
+                           "the same columns, or %s",
+                           path, column->name, column_role_name(column->role),
+                           found ? "has in another role (see dataset.inputs, dataset.targets)" : "does not have",
+                           nearest ? " (there is '" : "", nearest ? nearest : "", nearest ? "')" : "", otherwise);
     }
     for (size_t i = 0; i < now->count; i++)
         if (!columns_have(&trained_index, now->items[i].role, now->items[i].name))
-            return status_new(STATUS_DATA,
-                              "%s: it was trained without the column '%.60s', which the dataset now has as %s; use the "
-                              "same columns, or %s",
-                              path, now->items[i].name, column_role_name(now->items[i].role), otherwise);
+            return status_data(
+                "%s: it was trained without the column '%.60s', which the dataset now has as %s; use the "
+                "same columns, or %s",
+                path, now->items[i].name, column_role_name(now->items[i].role), otherwise);
     return OK;
 }
 
@@ -209,10 +205,9 @@ static status compare_order(const struct column_list *trained, const struct colu
         if (i < now->count && strcmp(trained->items[i].name, now->items[i].name) == 0) continue;
         SCOPED_TEXT names = {0};
         columns_add_names(trained, role, &names);
-        return status_new(STATUS_DATA,
-                          "%s: the %s columns of the dataset have another order than in training, and a resume "
-                          "needs the same order: %s; use the same file, or %s",
-                          path, column_role_name(role), text_string(&names), otherwise);
+        return status_data("%s: the %s columns of the dataset have another order than in training, and a resume "
+                           "needs the same order: %s; use the same file, or %s",
+                           path, column_role_name(role), text_string(&names), otherwise);
     }
     return OK;
 }
@@ -289,8 +284,8 @@ status target_scale_read(struct arena *arena, struct checkpoint *checkpoint, str
     *out = parse_scale(arena, whole);
     json_decref(whole);
     return *out ? OK
-                : status_new(STATUS_DATA, "the checkpoint's scale of the targets (data/target_scale) is damaged: "
-                                          "expected a type and finite numbers mean and scale > 0");
+                : status_data("the checkpoint's scale of the targets (data/target_scale) is damaged: "
+                              "expected a type and finite numbers mean and scale > 0");
 }
 
 /* ---- data/inputs: what a row of the inputs is ---- */
@@ -388,8 +383,8 @@ status input_layout_read(struct arena *arena, struct checkpoint *checkpoint, str
     *has_layout = parse_layout(arena, whole, out);
     json_decref(whole);
     return *has_layout ? OK
-                       : status_new(STATUS_DATA, "the checkpoint's description of the inputs (data/inputs) is damaged: "
-                                                 "expected a kind, a shape and a divisor");
+                       : status_data("the checkpoint's description of the inputs (data/inputs) is damaged: "
+                                     "expected a kind, a shape and a divisor");
 }
 
 /* ---- data/preparation: how columns become inputs ---- */
@@ -567,8 +562,8 @@ static status parse_preparation(struct arena *arena, const char *text, struct pr
     json_decref(whole);
     if (is_valid) preparation_number_features(out);
     if (is_valid && features <= MAX_FEATURES) return OK;
-    return status_new(STATUS_DATA, "the checkpoint's preparation of the columns (data/preparation) is damaged: %s",
-                      count ? "a column has a wrong or missing entry" : "it is not a list of columns");
+    return status_data("the checkpoint's preparation of the columns (data/preparation) is damaged: %s",
+                       count ? "a column has a wrong or missing entry" : "it is not a list of columns");
 }
 
 status preparation_read(struct arena *arena, struct checkpoint *checkpoint, struct preparation **out) {
@@ -608,9 +603,8 @@ status preparation_compare(struct checkpoint *checkpoint, const struct preparati
     status s = status_prefix(preparation_read(arena, checkpoint, &before), "%s", path);
     const char *name = s ? NULL : first_difference(before ? before : &none, now ? now : &none);
     if (name)
-        s = status_new(STATUS_DATA,
-                       "%s: the column '%.60s' was prepared in another way (types, categories, values for missing "
-                       "ones); use the same file and the same dataset.columns, or %s",
-                       path, name, otherwise);
+        s = status_data("%s: the column '%.60s' was prepared in another way (types, categories, values for missing "
+                        "ones); use the same file and the same dataset.columns, or %s",
+                        path, name, otherwise);
     return s;
 }

@@ -354,9 +354,9 @@ static status check_sampler(const struct state *state, struct checkpoint *checkp
     TRY(checkpoint_read(checkpoint, &(struct entry){.path = SAMPLER, .type = ENTRY_TEXT, .data = &before}, 1, NULL));
     status s = OK;
     if (strcmp(before, state->sampler) != 0)
-        s = status_new(STATUS_DATA,
-                       "%s: its sampler.path had other rows (SHA-256 %.12s..., now %.12s...); use the same file, or %s",
-                       path, before, state->sampler, otherwise);
+        s = status_data(
+            "%s: its sampler.path had other rows (SHA-256 %.12s..., now %.12s...); use the same file, or %s", path,
+            before, state->sampler, otherwise);
     return s;
 }
 
@@ -388,8 +388,8 @@ static status check_counters(const struct state *state, struct checkpoint *check
             .path = counter->path, .type = ENTRY_INT64, .data = &value, .is_optional = counter->is_optional};
         TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
         if (value < 0 || value > MAX_COUNTER)
-            return status_new(STATUS_DATA, "%s: %s is %lld; expected 0 to %lld", path, counter->path, (long long)value,
-                              (long long)MAX_COUNTER);
+            return status_data("%s: %s is %lld; expected 0 to %lld", path, counter->path, (long long)value,
+                               (long long)MAX_COUNTER);
     }
     return OK;
 }

@@ -50,9 +50,8 @@ static status read_config(const char *path, json_t **root) {
     if (json_is_object(*root)) return OK;
     json_decref(*root);
     *root = NULL;
-    return status_new(STATUS_DATA,
-                      "%s: not a JSON object%s%s; it describes the model beside it: save it again, or remove it", path,
-                      error.text[0] ? ": " : "", error.text);
+    return status_data("%s: not a JSON object%s%s; it describes the model beside it: save it again, or remove it", path,
+                       error.text[0] ? ": " : "", error.text);
 }
 
 /* Keys of one meaning; [part]: an object of the file that has them, or NULL. */
@@ -266,7 +265,7 @@ static status report_differences(const struct comparison *c, bool is_partial, st
     SCOPED_TEXT more = {0};
     if (c->count > MAX_DIFFERENCES) text_printf(&more, "\n... and %zu more", c->count - MAX_DIFFERENCES);
     status s = OK;
-    if (c->count && !is_partial) s = status_new(STATUS_USAGE, "%s%s", lines, text_string(&more));
+    if (c->count && !is_partial) s = status_usage("%s%s", lines, text_string(&more));
     for (const char *line = lines; is_partial && *line;) {
         size_t length = strcspn(line, "\n");
         text_printf(warnings, "\n  warning: %.*s", (int)length, line);
@@ -515,10 +514,9 @@ static status from_path(struct model *model, const struct weight_source *source,
             "pytorch_model.bin; the weights of a run become a file with: ddptrain export %s --out weights.safetensors",
             path, path);
     if (is_checkpoint && weight_source_is_mapped(source))
-        return status_new(STATUS_USAGE,
-                          "model.init_from: map, skip and partial are for safetensors files and those of torch.save, "
-                          "and %s is neither; a checkpoint becomes one with ddptrain export",
-                          path);
+        return status_usage("model.init_from: map, skip and partial are for safetensors files and those of torch.save, "
+                            "and %s is neither; a checkpoint becomes one with ddptrain export",
+                            path);
     TRY(model_map(model));
     status s = is_checkpoint ? from_checkpoint(model, path, dataset, report)
                              : from_tensors(model, source, path, !is_safetensors && !is_index, dataset, report);

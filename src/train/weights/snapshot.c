@@ -28,13 +28,11 @@ status snapshot_epochs(const char *path, int64_t *epochs) {
     errno = 0;
     *epochs = text ? strtoll(text, &end, 10) : -1;
     if (!s && !text)
-        s = status_new(STATUS_DATA,
-                       "%s: it is a file of torch.save without a number EPOCHS_RUN or finished_epoch, the epochs that "
-                       "were run" INSTEAD,
-                       path);
+        s = status_data("%s: it is a file of torch.save without a number EPOCHS_RUN or finished_epoch, the epochs that "
+                        "were run" INSTEAD,
+                        path);
     else if (!s && (*end || errno || *epochs < 0))
-        s = status_new(STATUS_DATA, "%s: %s is %s, but must be the number of epochs that were run" INSTEAD, path, key,
-                       text);
+        s = status_data("%s: %s is %s, but must be the number of epochs that were run" INSTEAD, path, key, text);
     safetensors_close(&file);
     return s;
 }
@@ -62,7 +60,7 @@ struct snapshot {
 };
 
 static status reject(const struct snapshot *f, const char *what) {
-    return status_new(STATUS_USAGE, "%s: %s" INSTEAD, f->path, what);
+    return status_usage("%s: %s" INSTEAD, f->path, what);
 }
 
 /* ---- the parameters of the script ---- */

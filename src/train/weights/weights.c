@@ -29,7 +29,7 @@ static status open_folder(const char *folder, const char *advice, struct log *lo
     status s = find_checkpoints(folder, &inside);
     if (!s) s = checkpoint_open_newest(text_string(&inside), log, out, path);
     if (s || *out) return s;
-    return status_new(STATUS_DATA, "%s has no checkpoint; train first%s", folder, advice);
+    return status_data("%s has no checkpoint; train first%s", folder, advice);
 }
 
 #define GIVE_FILE ", or give --checkpoint FILE"
@@ -66,8 +66,7 @@ static status open_choice(const char *folder, const char *which, const char *adv
         *found = path.data;
         return wants_best ? s : advise_newest(s);
     }
-    if (!s && wants_best)
-        s = status_new(STATUS_DATA, "%s does not exist; a run saves it with checkpoint.best", text_string(&path));
+    if (!s && wants_best) s = status_data("%s does not exist; a run saves it with checkpoint.best", text_string(&path));
     text_free(&path);
     return s ? s : open_folder(folder, advice, log, out, found);
 }
@@ -137,11 +136,10 @@ static status choose(const struct weights_options *options, const char *path, st
     *average = which && strcmp(which, "average") == 0;
     TRY(checkpoint_has(checkpoint, "ema", has_average));
     if (which && !*average && strcmp(which, "trained") != 0)
-        return status_new(STATUS_USAGE, "--weights: expected trained or average, got '%s'", which);
+        return status_usage("--weights: expected trained or average, got '%s'", which);
     if (!which && *has_average) TRY(read_default(checkpoint, path, average));
     if (!*average || *has_average) return OK;
-    return status_new(STATUS_USAGE, "%s: it has no moving average of the weights (it was trained without train.ema)",
-                      path);
+    return status_usage("%s: it has no moving average of the weights (it was trained without train.ema)", path);
 }
 
 status weights_open(const struct config *config, const struct weights_options *options, struct log *log,
@@ -178,11 +176,10 @@ status weights_check_out(const char *out) {
     bool is_checkpoint = false;
     TRY(io_stat(out, &info));
     if (info.exists && !info.is_file)
-        return status_new(STATUS_USAGE, "--out %s: it exists and is not a regular file; choose another name", out);
+        return status_usage("--out %s: it exists and is not a regular file; choose another name", out);
     if (info.is_file) TRY(sealed_has_trailer(out, &is_checkpoint));
     if (!is_checkpoint) return OK;
-    return status_new(STATUS_USAGE, "--out %s: this is a checkpoint, which would be overwritten; choose another name",
-                      out);
+    return status_usage("--out %s: this is a checkpoint, which would be overwritten; choose another name", out);
 }
 
 static void add_entries(struct arena *arena, const char *group, const struct params *params, struct entry *entries,
@@ -263,7 +260,7 @@ status saved_state_read(struct checkpoint *checkpoint, const struct config *conf
     bool has_inputs = false;
     *out = (struct saved_state){0};
     status s = input_layout_read(arena, checkpoint, &inputs, &has_inputs);
-    if (!s && !has_inputs) s = status_new(STATUS_DATA, "it does not have the shape of the inputs (data/inputs)");
+    if (!s && !has_inputs) s = status_data("it does not have the shape of the inputs (data/inputs)");
     if (!s) s = create(&parts, config, &inputs);
     if (!s) s = add_hashes(parts.state, checkpoint, with_sha256, out);
     destroy(&parts);

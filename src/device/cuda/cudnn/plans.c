@@ -43,8 +43,7 @@ struct convolution_plan {
 static status failed(const char *what, cudnnStatus_t code) {
     char reason[256] = "";
     cudnnGetLastErrorString(reason, sizeof reason);
-    return status_new(STATUS_USAGE, "cuDNN: %s: %s%s%s", what, cudnnGetErrorString(code), reason[0] ? ": " : "",
-                      reason);
+    return status_usage("cuDNN: %s: %s%s%s", what, cudnnGetErrorString(code), reason[0] ? ": " : "", reason);
 }
 
 /* The descriptors of a graph, which are destroyed together; after a failure calls do nothing. */

@@ -226,8 +226,7 @@ static status wait(void *group, int lane, int set) {
 /* MPI's own, for a group of all ranks. */
 static status library_sum(void *group, float *data, size_t count) {
     struct group *g = group;
-    if (g->collectives.world != mpi.size || count > INT_MAX)
-        return status_new(STATUS_USAGE, "MPI_Allreduce is for all ranks only");
+    if (g->collectives.world != mpi.size || count > INT_MAX) return status_usage("MPI_Allreduce is for all ranks only");
     pthread_mutex_lock(&mpi.mutex);
     int code = MPI_Allreduce(MPI_IN_PLACE, data, (int)count, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
     pthread_mutex_unlock(&mpi.mutex);

@@ -169,9 +169,8 @@ static status exchange_id(const struct comm_setup *setup, struct rendezvous *out
     if (size == sizeof *out) memcpy(out, value, sizeof *out);
     free(value);
     if (size == sizeof *out && out->version == own) return OK;
-    return status_new(STATUS_USAGE,
-                      "rank %d has version %d of NCCL, and rank %d has %d: install the same version on all hosts",
-                      setup->members[setup->rank], own, setup->members[0], size == sizeof *out ? out->version : 0);
+    return status_usage("rank %d has version %d of NCCL, and rank %d has %d: install the same version on all hosts",
+                        setup->members[setup->rank], own, setup->members[0], size == sizeof *out ? out->version : 0);
 }
 
 /* Whether the store reports that a rank has left; NCCL does not notice it while connecting. *queried: time of the last
