@@ -234,8 +234,9 @@ class Stop(program.Case):
                 pids = {}
                 while p.poll() is None and (len(pids) < 2 or time.monotonic() < until):
                     pids = self.ranks(p)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pids.get(i % 3, p.pid), signal.SIGTERM)
+                if p.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pids.get(i % 3, p.pid), signal.SIGTERM)
                 out, err = p.communicate(timeout=180 * program.SLOW)
                 is_written = bool(out) if verb[0] == "eval" else os.path.exists(self.path("p.csv"))
                 self.assertEqual((p.returncode, is_written), (OK, True) if is_written else (STOPPED, False), err)

@@ -188,7 +188,8 @@ class Faults(SharedCase):
                           (os.path.exists(self.path("many/trials.csv")) and self.read("many/trials.csv").count("\n") > 2), what="a table")
             for p in processes:
                 p.send_signal(signal.SIGSTOP)
-            if os.path.islink(self.path("many/trials.csv")) and [p.poll() for p in processes] == [None, None]:
+            if (os.path.islink(self.path("many/trials.csv")) and [p.poll() for p in processes] == [None, None] and
+                    self.read("many/trials.csv").count("\n") < 41):
                 break
             for p in processes:
                 p.send_signal(signal.SIGCONT)

@@ -1,4 +1,4 @@
-/* worker: a process that trains runs of a sweep, one after another, as the coordinator hands them out. It opens each
+/* worker: a process that trains runs of a sweep, short ones several at once, as they are handed out. It opens each
  * dataset once; those that were open when it was started it shares with the other workers. Runs after one that has
  * computed for long have a run folder, and with it checkpoints, from the start; after short ones, and as the first on
  * the CPU, a run leaves no files unless it is to be kept, has test rows, or takes longer than some seconds (the first:
