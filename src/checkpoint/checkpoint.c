@@ -15,6 +15,8 @@
 #include "checkpoint/inspect.h"
 #include "checkpoint/loading.h"
 
+#define MAX_PATHS (64 << 20) /* bytes of the paths of all datasets, which a small file may link many times */
+
 struct stored_dataset {
     char *path;
     struct hdf5_shape shape;
@@ -25,7 +27,7 @@ struct checkpoint {
     unsigned char *image; /* (seal.image_size) */
     struct seal seal;
     struct stored_dataset *datasets; /* (count, of capacity), in the order of the file */
-    size_t count, capacity;
+    size_t count, capacity, path_bytes;
     size_t next; /* the one behind the last that was found */
 };
 
@@ -50,33 +52,41 @@ static status parse_image(void *context) {
     return OK;
 }
 
-static bool add_dataset(struct checkpoint *c, const char *path, const struct hdf5_shape *shape) {
+static status add_dataset(struct checkpoint *c, const char *path, const struct hdf5_shape *shape) {
+    c->path_bytes += strlen(path) + 1;
+    if (c->path_bytes > MAX_PATHS)
+        return status_data("%s: the names of its datasets have more than %d MiB", c->path, MAX_PATHS >> 20);
     if (c->count == c->capacity) {
         size_t capacity = c->capacity ? 2 * c->capacity : 64;
         struct stored_dataset *more = realloc(c->datasets, capacity * sizeof *more);
-        if (!more) return false;
+        if (!more) return status_memory("opening %s", c->path);
         c->datasets = more;
         c->capacity = capacity;
     }
     char *copy = strdup(path);
-    if (copy) c->datasets[c->count++] = (struct stored_dataset){copy, *shape};
-    return copy != NULL;
+    if (!copy) return status_memory("opening %s", c->path);
+    c->datasets[c->count++] = (struct stored_dataset){copy, *shape};
+    return OK;
 }
 
 static void forget_datasets(struct checkpoint *c) {
     while (c->count > 0) free(c->datasets[--c->count].path);
+    c->path_bytes = 0;
 }
 
 static bool list_plain(void *context, const char *path, const struct hdf5_plain *dataset) {
     struct hdf5_shape shape = hdf5_describe_plain(dataset);
-    return add_dataset(context, path, &shape);
+    status s = add_dataset(context, path, &shape);
+    bool is_added = s == OK;
+    status_free(s);
+    return is_added; /* if not, the library's way says why */
 }
 
 static status list_dataset(void *context, const char *path, hid_t dataset) {
     struct checkpoint *checkpoint = context;
     struct hdf5_shape shape;
     TRY(hdf5_describe(dataset, checkpoint->path, &shape));
-    return add_dataset(checkpoint, path, &shape) ? OK : status_memory("opening %s", checkpoint->path);
+    return add_dataset(checkpoint, path, &shape);
 }
 
 static status check_version(const struct checkpoint *checkpoint, int64_t version) {

@@ -1,6 +1,6 @@
 /* checkpoint: the state of a run in one sealed HDF5 file (base/files/sealed.h). Parameters have PyTorch's state_dict
  * names; h5py, h5dump and `ddptrain inspect` can read the file. The file image is built in memory, sealed and written
- * with io_replace; when it is read, the seal is verified before libhdf5 parses the file. */
+ * with io_replace; when it is read, the seal is verified before the file is parsed. */
 #pragma once
 
 #include "base/dims.h"

@@ -249,6 +249,42 @@ TEST(other_files_are_rejected) {
     remove_folder(folder);
 }
 
+/* A small file may link a dataset, and the groups above it, under any number of long names. */
+TEST(names_are_limited) {
+    char *folder = make_folder(), *path = path_in(folder, "a.h5"), name[1001] = {0};
+    size_t size;
+    ck_ok(write_state(folder, "a", 5));
+    char *bytes = slurp(path, &size);
+    spill(path, bytes, size - SEALED_TRAILER_SIZE);
+    memset(name, 'x', sizeof name - 1);
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT), group = H5Gopen2(file, "/", H5P_DEFAULT);
+    for (int level = 0; level < 20; level++) {
+        hid_t inner = H5Gcreate2(group, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+        H5Gclose(group);
+        group = inner;
+    }
+    hid_t scalar = H5Screate(H5S_SCALAR);
+    H5Dclose(H5Dcreate2(group, "d", H5T_IEEE_F32LE, scalar, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    H5Sclose(scalar);
+    for (int i = 0; i < 4000; i++) {
+        snprintf(name, sizeof name, "%d", i);
+        ck_assert_int_ge(H5Lcreate_hard(group, "d", group, name, H5P_DEFAULT, H5P_DEFAULT), 0);
+    }
+    H5Gclose(group);
+    H5Fclose(file);
+    hdf5_leave(&silence);
+    free(bytes);
+    bytes = slurp(path, &size);
+    ck_ok(sealed_write(path, bytes, size, 1));
+    struct checkpoint *checkpoint;
+    ck_failure(checkpoint_open(path, &checkpoint), STATUS_DATA, "the names of its datasets have more than 64 MiB");
+    free(bytes);
+    free(path);
+    remove_folder(folder);
+}
+
 /* A failure leaves no file to close. */
 TEST(an_image_that_is_no_hdf5) {
     static char bytes[4096] = "no HDF5";

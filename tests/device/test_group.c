@@ -132,7 +132,8 @@ static void entropy_agrees(struct device *device, size_t rows, size_t classes, b
     int32_t own_targets[256 * MAX_LANES];
     for (size_t i = 0; i < rows; i++) targets[i] = (int64_t)(i * i % classes);
     for (size_t i = 0; i < rows * lanes; i++) own_targets[i] = (int32_t)(i * i / 3 % classes);
-    for (size_t i = 0; i + lanes < rows * classes * lanes; i += 5) x[i + lanes] = x[i]; /* equal outputs */
+    size_t step = rows * lanes;                                                       /* between classes */
+    for (size_t i = 0; i + step < rows * classes * lanes; i += 5) x[i + step] = x[i]; /* equal outputs */
     double loss[MAX_LANES] = {1.5}, correct[MAX_LANES] = {2};
     ops->cross_entropy(x, is_shared ? (const void *)targets : own_targets, is_shared, rows, classes, 1 / (float)rows,
                        dx, &(struct group_sums){loss, correct});
