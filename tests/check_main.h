@@ -13,7 +13,7 @@
 
 /* A pointer to memory of malloc that is freed where its block ends: SCOPED_MEMORY float *x. */
 static inline void free_memory(void *variable) { free(*(void **)variable); }
-#define SCOPED_MEMORY __attribute__((cleanup(free_memory)))
+#define SCOPED_MEMORY __attribute__((cleanup(free_memory), unused))
 
 /* Of the processor, which other programs do not use up. */
 static inline double cpu_seconds(void) { return (double)clock() / CLOCKS_PER_SEC; }

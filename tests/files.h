@@ -53,7 +53,7 @@ static inline void remove_folder(char *folder) {
 
 /* Removed where its block ends. */
 static inline void remove_scoped(char **folder) { remove_folder(*folder); }
-#define SCOPED_FOLDER __attribute__((cleanup(remove_scoped))) char *
+#define SCOPED_FOLDER __attribute__((cleanup(remove_scoped), unused)) char *
 
 /* How many names of the folder are temporary files of io_replace. */
 static inline size_t temporaries(const char *folder) {
