@@ -418,7 +418,7 @@ static status train(struct worker *w, const struct config *config, const char *f
                                   .summary = summary};
     status s = OK;
     bool can_use = !folder && !optimizer_is_in_backward(&config->optimizer);
-    if (w->parts && !(can_use && config_has_other_optimizer(w->config, w->parts_config))) drop_parts(w);
+    if (w->parts && !(can_use && config_has_same_base(w->config, w->parts_config))) drop_parts(w);
     if (folder) {
         s = open_dataset(w, config, &options.dataset);
         if (!s) s = check_place(w);
@@ -653,7 +653,7 @@ static bool joins_group(struct worker *w, const struct worker_job *job, struct c
     status s = open_config(w, job, file);
     bool joins = !s && !wants_folder(w, config_of(*file)) && !needs_folder(w, config_of(*file)) &&
                  !optimizer_is_in_backward(&config_of(*file)->optimizer) &&
-                 config_has_other_optimizer(*file, w->parts_config);
+                 config_has_same_base(*file, w->parts_config);
     status_free(s); /* run_job has it again */
     return joins;
 }

@@ -904,7 +904,7 @@ static bool may_differ(const char *word) {
 
 static struct config_file *base_of(struct config_file *file) { return file->base ? file->base : file; }
 
-bool config_has_other_optimizer(const struct config_file *a, const struct config_file *b) {
+bool config_has_same_base(const struct config_file *a, const struct config_file *b) {
     return (a->base ? a->base : a) == (b->base ? b->base : b) && a->config.device == b->config.device;
 }
 

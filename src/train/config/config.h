@@ -145,7 +145,7 @@ status config_source_load(struct config_source *source, char *const *overrides, 
 void config_source_close(struct config_source *source); /* takes NULL */
 
 /* Whether both are of one source and device, and differ in the optimizer and the seeds alone; the rest is shared. */
-bool config_has_other_optimizer(const struct config_file *a, const struct config_file *b);
+bool config_has_same_base(const struct config_file *a, const struct config_file *b);
 
 /* As config_load for [text] in memory, without overrides: the resolved config of a run folder or a checkpoint. */
 status config_parse(const char *name, const char *text, struct config_file **out);
