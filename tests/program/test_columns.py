@@ -49,7 +49,10 @@ class LargeNumbers(program.Case):
             db.execute("create table t (id integer, x real, y integer)")
             db.executemany("insert into t values (?, ?, ?)", rows)
         shutil.copy(os.path.join(program.VECTORS, "parquet", "wide.parquet"), self.path("t.parquet"))
-        self.files = ["t.csv", "t.sqlite"] + ["t.parquet"] * os.path.exists(os.path.join(os.path.dirname(program.BINARY), "ddptrain_parquet.so"))
+        with h5py.File(self.path("t.nc"), "w", track_order=True) as file:
+            for name, values in zip(("id", "x", "y"), zip(*rows)):
+                file[name] = np.array(values)
+        self.files = ["t.csv", "t.sqlite", "t.nc"] + ["t.parquet"] * os.path.exists(os.path.join(os.path.dirname(program.BINARY), "ddptrain_parquet.so"))
 
     def check(self, file, keys):
         self.write("t.yaml", f"dataset: {{path: {file}, targets: y, {keys}}}\nsampler: {{batch_size: 4}}\nmodel: {{layers: [{{linear: 2}}]}}\n"

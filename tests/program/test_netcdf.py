@@ -158,6 +158,26 @@ class NetCDF(program.Case):
         self.run_program("test.yaml", "dataset.targets=side", "dataset.inputs=[y]", "dataset.columns=null", "loss=cross_entropy", "model={layers: [{linear: 2}]}", "--run-dir", "side")
         self.assertLessEqual({row.split(",")[1] for row in self.run_program("predict", "side", "t.nc")[0].splitlines()[1:]}, {"l", "r"})
 
+    def test_whole_numbers_of_64_bits(self):
+        """Those that a double does not hold, of a part of the dimensions: every digit of them, signed or not, but of packed ones."""
+        large = 2**53 + np.arange(4)
+        columns = {"signed": -large, "unsigned": large.astype("u8") + (2**64 - 2**53 - 4), "bits": np.arange(-4, 0), "small": 2**53 - 2 + np.arange(4), "packed": large}
+        with h5py.File(self.path("t.nc"), "w", track_order=True) as f:
+            f["row"], f["column"] = np.arange(4.0), np.arange(2.0)
+            f["row"].make_scale("row"), f["column"].make_scale("column")
+            for name, values in columns.items():
+                f[name] = values
+                f[name].dims[0].attach_scale(f["row"])
+            f["bits"].attrs["_Unsigned"], f["packed"].attrs["add_offset"], f["signed"].attrs["_FillValue"] = "true", -2.0**53, -large[3]
+            f["y"] = np.arange(8.0).reshape(4, 2)
+            f["y"].dims[0].attach_scale(f["row"]), f["y"].dims[1].attach_scale(f["column"])
+        self.write("test.yaml", CONFIG.replace("FILE", "t.nc").replace("[time, lat, z, wind]", "[row, column]").replace("targets: temp", "targets: y"))
+        self.run_program("test.yaml")
+        rows = list(csv.DictReader(self.run_program("predict", "test.yaml", "t.nc", "--with-inputs")[0].splitlines()))
+        for name, values in (("signed", ["-9007199254740992", "-9007199254740993", "-9007199254740994", ""]), ("unsigned", [str(2**64 - 4 + i) for i in range(4)]),
+                             ("bits", [str(2**64 - 4 + i) for i in range(4)]), ("small", [str(2**53 - 2 + i) for i in range(4)]), ("packed", ["0", "0", "2", "4"])):
+            self.assertEqual([row[name] for row in rows], [value for value in values for _ in range(2)], name)
+
     def test_inspect_and_init(self):
         write(self.path("a.nc"))
         out, _ = self.run_program("inspect", "a.nc")

@@ -761,6 +761,7 @@ const char *csv_missing_in(const struct csv *csv, size_t column) {
 
 void csv_format_real(const struct csv *csv, size_t column, double value, char text[CSV_REAL]) {
     int precision = is_compared(csv, column) ? 15 : 17;
+    if (fabs(value) >= 1e15 && fabs(value) < (double)CSV_EXACT && value == floor(value)) precision = 16; /* no 1e+15 */
     do snprintf(text, CSV_REAL, "%.*g", precision, value);
     while (precision++ < 17 && strtod(text, NULL) != value);
 }

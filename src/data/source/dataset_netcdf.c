@@ -17,8 +17,9 @@
 #define MAX_MISSING 32 /* values of missing_value */
 #define MAX_DEPTH 32   /* of groups in groups */
 #define NO_TEXT UINT32_MAX
-#define MAX_JOINED 16777216 /* characters of a text */
-#define STRING_BYTES 16     /* in the file, of one of any length */
+#define MAX_JOINED 16777216        /* characters of a text */
+#define STRING_BYTES 16            /* in the file, of one of any length */
+#define MAX_EXACT 9007199254740992 /* 2^53, which 2^53 + 1 becomes as a double, too */
 
 enum kind {
     NUMBERS,
@@ -49,8 +50,9 @@ struct variable {
     double date_start, date_unit; /* seconds; unit 0: not a date */
     size_t strides[MAX_DIMS];     /* by dimension of the base; 0: it does not have it */
     size_t group, first;          /* NUMBERS: of its values in a row of the group */
-    struct text_pool pool;        /* other kinds, once values are read */
-    uint32_t *texts;              /* (elements): indices into the pool; NO_TEXT: missing */
+    /* Of other kinds, once values are read; of is_wide, once one from 2^53 on is, of these alone. */
+    struct text_pool pool;
+    uint32_t *texts; /* (elements): indices into the pool; NO_TEXT: missing */
 };
 
 /* Variables of one dimension with as many rows, or one of several dimensions, which one source reads. */
@@ -318,6 +320,11 @@ static void read_axes(struct netcdf *n, hid_t dataset, struct variable *v) {
     if (attribute >= 0) H5Aclose(attribute);
 }
 
+/* Whole numbers that a double does not always hold. */
+static bool is_wide(const struct variable *v) {
+    return v->kind == NUMBERS && v->class == H5T_INTEGER && v->bytes == 8 && !v->is_packed && v->date_unit == 0;
+}
+
 static void add_variable(struct netcdf *n, const char *name, hid_t dataset) {
     static const char nothing[] = "This is a netCDF dimension but not a netCDF variable";
     char note[MAX_TEXT];
@@ -516,7 +523,8 @@ static status set_columns(struct netcdf *n, struct frame *frame, const struct st
                                                              .type = type_of(n, v),
                                                              .unread = v->unread,
                                                              .is_date = v->date_unit > 0,
-                                                             .holds_texts = v->kind != NUMBERS};
+                                                             .holds_texts = v->kind != NUMBERS,
+                                                             .is_wide = is_wide(v)};
     }
     return OK;
 }
@@ -604,6 +612,14 @@ static const char *text_at(struct reading *r, size_t i) {
     }
     int64_t value;
     memcpy(&value, r->buffer + i * sizeof value, sizeof value);
+    if (v->kind == NUMBERS) {
+        bool is_signed = v->is_signed && !v->is_unsigned;
+        if (is_signed && value > -MAX_EXACT && value < MAX_EXACT) return NULL;
+        if (!is_signed && (uint64_t)value < MAX_EXACT) return NULL;
+        text_clear(&r->text);
+        text_printf(&r->text, is_signed ? "%lld" : "%llu", (long long)value);
+        return text_string(&r->text);
+    }
     for (size_t k = 0; k < v->n_missing; k++)
         if ((double)value == v->missing[k]) return NULL;
     for (size_t k = 0; k < r->members.count; k++)
@@ -665,7 +681,8 @@ static status open_texts(struct reading *r, hid_t file) {
     struct variable *v = r->v;
     r->dataset = H5Dopen(file, v->name, H5P_DEFAULT);
     hid_t type = r->dataset < 0 ? -1 : H5Dget_type(r->dataset);
-    r->type = type < 0 ? -1 : v->kind == MEMBERS ? H5Tcopy(H5T_NATIVE_INT64) : H5Tcopy(type);
+    hid_t whole = is_wide(v) && !v->is_signed ? H5T_NATIVE_UINT64 : H5T_NATIVE_INT64;
+    r->type = type < 0 ? -1 : H5Tcopy(v->kind == MEMBERS || v->kind == NUMBERS ? whole : type);
     bool is_good = r->type >= 0 && (v->kind != MEMBERS || read_members(type, r->netcdf->arena, &r->members));
     if (type >= 0) H5Tclose(type);
     if (!is_good) return status_data("%s: the texts of '%s' cannot be read", r->netcdf->path, v->name);
@@ -718,6 +735,15 @@ static void add_to_group(struct netcdf *n, struct variable *v) {
     g->names.items[g->names.count++] = v->name;
 }
 
+static status read_all_texts(struct netcdf *n) {
+    struct hdf5_silence silence;
+    hdf5_enter(&silence);
+    status s = n->n_texts ? hdf5_try_in_child(n->path, read_texts, n) : OK;
+    if (!s) s = read_texts(n);
+    hdf5_leave(&silence);
+    return s;
+}
+
 static status open_groups(struct netcdf *n, const struct frame *frame) {
     n->groups = arena_alloc(n->arena, n->count * sizeof *n->groups);
     n->texts = arena_alloc(n->arena, n->count * sizeof *n->texts);
@@ -729,12 +755,7 @@ static status open_groups(struct netcdf *n, const struct frame *frame) {
         else
             n->texts[n->n_texts++] = v;
     }
-    struct hdf5_silence silence;
-    hdf5_enter(&silence);
-    status s = n->n_texts ? hdf5_try_in_child(n->path, read_texts, n) : OK;
-    if (!s) s = read_texts(n);
-    hdf5_leave(&silence);
-    TRY(s);
+    TRY(read_all_texts(n));
     for (size_t i = 0; i < n->n_groups; i++) {
         struct dataset_config config = {.inputs = n->groups[i].names, .request.without_targets = true};
         n->groups[i].capacity = 0;
@@ -777,8 +798,17 @@ static double unpack(const struct variable *v, double value) {
     return v->date_unit > 0 ? v->date_start + value * v->date_unit : value;
 }
 
-static void read_values(const struct netcdf *n, const struct variable *v, uint64_t first, size_t count,
-                        struct frame_column *out) {
+/* The texts of whole numbers that a double does not hold are read when the first of them is. */
+static status read_digits(struct netcdf *n, struct variable *v, size_t element, const char **text) {
+    n->texts[0] = v;
+    n->n_texts = 1;
+    if (!v->texts) TRY(read_all_texts(n));
+    *text = v->texts[element] == NO_TEXT ? NULL : v->pool.items[v->texts[element]].text;
+    return OK;
+}
+
+static status read_values(struct netcdf *n, struct variable *v, uint64_t first, size_t count,
+                          struct frame_column *out) {
     const struct group *g = v->kind == NUMBERS ? &n->groups[v->group] : NULL;
     size_t row_size = g ? g->source->input_size : 0, inner = 1, at[MAX_DIMS];
     uint64_t rest = first;
@@ -798,8 +828,13 @@ static void read_values(const struct netcdf *n, const struct variable *v, uint64
         else
             out->numbers[row] =
                 unpack(v, g->values[(element / inner - g->first) * row_size + v->first + element % inner]);
+        if (out->is_wide) {
+            out->texts[row] = NULL;
+            if (fabs(out->numbers[row]) >= MAX_EXACT) TRY(read_digits(n, v, element, &out->texts[row]));
+        }
         for (int i = n->dims - 1; i >= 0 && ++at[i] == n->shape[i]; i--) at[i] = 0;
     }
+    return OK;
 }
 
 static status read_frame(struct frame *frame, uint64_t first, size_t count) {
@@ -808,7 +843,7 @@ static status read_frame(struct frame *frame, uint64_t first, size_t count) {
     for (size_t i = 0; i < n->n_groups; i++) TRY(fill(n, &n->groups[i], first, count));
     for (size_t i = 0; i < frame->count; i++)
         if (frame->columns[i].is_wanted)
-            read_values(n, variable_of(n, frame->columns[i].name), first, count, &frame->columns[i]);
+            TRY(read_values(n, variable_of(n, frame->columns[i].name), first, count, &frame->columns[i]));
     return OK;
 }
 

@@ -167,7 +167,7 @@ static status read_value(struct csv *csv, size_t column, size_t field) {
     struct records *r = csv->records;
     const struct frame_column *c = &r->frame.columns[field];
     const char *text;
-    csv->numbers[column] = (struct csv_number){.is_real = r->format == &dataset_parquet && !c->is_wide};
+    csv->numbers[column] = (struct csv_number){.is_real = !c->is_wide};
     csv->reader.fields[field].text = csv_missing_in(csv, column);
     bool is_number = !c->holds_texts && !c->is_date && !isnan(c->numbers[r->at - 1]);
     if (is_number && csv_takes_number(csv, column, c->numbers[r->at - 1])) {
@@ -281,8 +281,11 @@ static status add_rows(struct records *r, bool with_names, struct text *out) {
             TRY(text_of(r, i, &text));
             if (i > 0) text_add(out, ",");
             bool is_number = !r->frame.columns[i].holds_texts && !r->frame.columns[i].is_date;
-            if (text && is_number && text == r->texts[i])
-                text_add_double(out, r->frame.columns[i].numbers[r->at - 1]);
+            double number = is_number ? r->frame.columns[i].numbers[r->at - 1] : 0;
+            if (text && is_number && text == r->texts[i] && number == floor(number) && fabs(number) < (double)CSV_EXACT)
+                text_printf(out, "%.0f", number); /* not 1e+15 */
+            else if (text && is_number && text == r->texts[i])
+                text_add_double(out, number);
             else if (text)
                 csv_add_field(out, text);
         }
