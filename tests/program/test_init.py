@@ -182,8 +182,30 @@ class Init(program.Case):
             self.assertIn(line.replace("case no", '"case no"'), text)
         for name in ("year", "income", "weight", "paid", "store_id", "number"):
             self.assertNotIn(f"    {name}: ", text)
-        self.rows("t.csv", ["id", "y"], [[order[i], i % 2] for i in range(50)])  # all that there is
+        self.rows("t.csv", ["id", "y"], [[2 * i, i % 2] for i in range(50)])  # all that there is
         self.assertNotIn("ignore", self.train("t.csv"))
+        self.rows("t.csv", ["id", "y"], [[order[i], i % 2] for i in range(50)])
+        self.assertNotIn("ignore", self.train("t.csv"))
+
+    def test_regular_identifiers(self):
+        """Those of rows that were selected, sorted or counted in another way; whole numbers that lose their last digits."""
+        regular = {"even": (lambda i: 2 * i, 0, 398, 2), "falling": (lambda i: 1000 - 3 * i, 1000, 403, 3), "tens": (lambda i: f"{10 * i + 5}.0", 5, 1995, 10),
+                   "padded": (lambda i: f"{4 * i:06}", 0, 796, 4), "negative": (lambda i: -50 + 7 * i, -50, 1343, 7)}
+        others = {"half": lambda i: i / 2, "late": lambda i: 2 * i + (i > 150), "timestamp": lambda i: 1600000000 + 60 * i, "constant": lambda i: 4, "v": lambda i: i * i % 37}
+        columns = {**{name: value[0] for name, value in regular.items()}, "down": lambda i: 200 - i, "hex": lambda i: f"{i * 7919 % 65536:04x}", "wide": lambda i: 2**60 + 1000003 * i,
+                   "kind": lambda i: 2**60 + i % 3, **others, "y": lambda i: i % 2}
+        self.rows("t.csv", columns, [[value(i) for value in columns.values()] for i in range(200)])
+        text = self.train("t.csv", words=["train.epochs=1"])
+        start = "ignore   # looks like an identifier"
+        for name, (_, first, last, step) in regular.items():
+            self.assertIn(f"    {name}: {start}: the numbers from {first} to {last} in steps of {step}\n", text)
+        lost = f"such as {2**60}: whole numbers from 2^53 on lose their last digits\n"
+        for line in (f"down: {start}: each number from 1 to 200 once\n", "hex: ignore   # 200 different texts in 200 rows\n", f"wide: {start}, {lost}", f"kind: category   # codes, {lost}"):
+            self.assertIn("    " + line, text)
+        for name in others:
+            self.assertNotIn(f"    {name}: ", text)
+        self.write("all.yaml", "dataset: {path: t.csv, columns: {hex: ignore, kind: category}}\nmodel: {layers: [{linear: 2}]}\nloss: cross_entropy\noptimizer: sgd\ntrain: {epochs: 1}\n")
+        self.assertIn("columns 'even', 'falling', 'tens', 'padded', 'negative', 'down' look like identifiers of the rows", self.run_program("check", "all.yaml", "--data")[0])
 
     def test_rows_that_belong_together(self):
         """An identifier with a few rows each: all of them are in the same part."""
@@ -208,7 +230,7 @@ class Init(program.Case):
         """As numbers, codes of shops or places lose their zeros and have an order that means nothing."""
         def rows(shops, codes):
             return [["shop", "place", "part", "y"]] + [[f"{shops(i):03}", f"{codes(i):05}", f"0.{i % 7}", i % 2] for i in range(60)]
-        for shops, codes, lines in ((lambda i: i % 12, lambda i: 100 * i + 7,
+        for shops, codes, lines in ((lambda i: i % 12, lambda i: 100 * i + 7 + i % 2,
                                      ["shop: category   # codes with leading zeros, such as '000'; number if they are numbers",
                                       "place: number   # some have leading zeros, such as '00007'; ignore or category if they are codes"]),
                                     (lambda i: 100 + i % 3, lambda i: i + 1, ["place: ignore   # it counts the rows"])):

@@ -42,10 +42,9 @@ enum identifier_name identifier_name(const char *column) {
          false,
          {"subject", "subj", "patient", "person", "participant", "respondent", "customer", "client", "user", "member",
           "student", "pupil", "animal", "rat", "mouse", "player", "individual"}},
-        {NAME_OF_TIME,
-         false,
-         {"year", "years", "yr", "age", "time", "date", "day", "days", "month", "months", "week", "hour", "minute",
-          "second", "quarter", "t", "period", "season", "decade"}},
+        {NAME_OF_TIME, false, {"year",    "years", "yr",     "age",    "time",   "date",      "day",
+                               "days",    "month", "months", "week",   "hour",   "minute",    "second",
+                               "quarter", "t",     "period", "season", "decade", "timestamp", "datetime"}},
     };
     const char *word = last_word(column);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
@@ -62,7 +61,7 @@ bool identifier_is(const struct identifier_values *v, bool *repeats) {
     bool is_named = name != NO_IDENTIFIER && name != NAME_OF_TIME;
     *repeats = false;
     if (v->count < MIN_IDENTIFIERS) return false;
-    if (v->are_numbers && name != NAME_OF_TIME && v->is_permutation) return true;
+    if (v->are_numbers && name != NAME_OF_TIME && v->is_complete) return true;
     if (!is_named || (v->are_numbers && !v->are_whole)) return false;
     double distinct = (double)v->distinct, count = (double)v->count;
     if (distinct >= DIFFERENT_VALUES * count) return true;
@@ -80,9 +79,11 @@ bool identifier_is(const struct identifier_values *v, bool *repeats) {
 /* An input of numbers that may be an identifier. */
 struct candidate {
     size_t column, count; /* count: values so far */
-    bool is_named;        /* else it must be a permutation */
+    bool is_named;        /* else it must be complete */
     double min, max, first, last;
-    double *values; /* (rows of the source); NULL: they are not kept */
+    double step;     /* between the first two values */
+    bool is_regular; /* between all that follow each other */
+    double *values;  /* (rows of the source); NULL: they are not kept */
 };
 
 /* False: the column is no identifier. */
@@ -92,12 +93,14 @@ static bool add_number(struct candidate *c, double value, size_t rows) {
     if (!c->is_named && fabs(value) >= MAX_WHOLE) return false;
     if (!c->is_named && c->count > 0 && (value == c->first || value == c->last)) return false;
     if (c->count == 0) c->first = value;
+    if (c->count == 1) c->step = value - c->last;
+    c->is_regular = c->count == 0 || (value - c->last == c->step && (c->count == 1 || c->is_regular));
     c->last = value;
     c->min = fmin(c->min, value);
     c->max = fmax(c->max, value);
     if (c->values) c->values[c->count] = value;
     c->count++;
-    return c->is_named || c->max - c->min < (double)rows;
+    return c->is_named || c->is_regular || c->max - c->min < (double)rows;
 }
 
 /* Reads the rows while there are candidates (*count), and removes those that are no identifiers. */
@@ -160,9 +163,9 @@ static status find_numbers(struct source *source, const struct column_rules *rul
                                       .missing = source->rows - c->count,
                                       .are_numbers = true,
                                       .are_whole = true};
-        if (c->count < MIN_IDENTIFIERS || (!c->is_named && !is_dense)) continue;
+        if (c->count < MIN_IDENTIFIERS || (!c->is_named && !is_dense && !c->is_regular)) continue;
         TRY(count_different(source, c, &v.distinct));
-        v.is_permutation = is_dense && v.distinct == c->count;
+        v.is_complete = c->is_regular || (is_dense && v.distinct == c->count);
         found[c->column] = identifier_is(&v, &repeats);
     }
     return OK;

@@ -20,7 +20,8 @@ struct identifier_values {
     size_t count, missing; /* values, rows without one */
     size_t distinct;       /* different values; needed only with a name other than NO_IDENTIFIER and NAME_OF_TIME */
     bool are_numbers, are_whole;
-    bool is_permutation; /* whole numbers that follow each other, each once, in any order */
+    bool is_complete; /* whole numbers that follow each other, each once, in any order, or at equal steps in the order
+                         of the rows */
 };
 
 /* Whether the column says which row it is; *repeats: which rows belong together. */

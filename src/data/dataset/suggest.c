@@ -154,6 +154,15 @@ static void choose_code(const struct column_view *c, struct arena *arena, struct
     }
 }
 
+/* Of whole numbers that lose their last digits as numbers: what has so many is an identifier. */
+static void choose_large(const struct column_view *c, struct arena *arena, struct column_suggestion *out) {
+    bool is_category = are_categories(c);
+    out->rule = is_category ? category_rule(c, arena) : "ignore";
+    if (is_category) out->texts = c->pool.count;
+    out->reason = arena_printf(arena, "%s, such as %.40s: whole numbers from 2^53 on lose their last digits",
+                               is_category ? "codes" : "looks like an identifier", c->inexact);
+}
+
 /* ---- numbers that mean a missing value ---- */
 
 #define MIN_SENTINELS 0.1 /* the share of rows with -1 */
@@ -207,7 +216,7 @@ static bool is_identifier(struct column_view *c, bool *repeats) {
                                   .missing = c->missing,
                                   .are_numbers = !holds_texts(c),
                                   .are_whole = c->whole == c->values,
-                                  .is_permutation = column_view_is_permutation(c)};
+                                  .is_complete = column_view_is_permutation(c) || column_view_is_regular(c)};
     enum identifier_name name = identifier_name(c->name);
     *repeats = false;
     if (c->has_dates || c->blobs) return false;
@@ -218,8 +227,11 @@ static bool is_identifier(struct column_view *c, bool *repeats) {
 static void ignore_identifier(struct column_view *c, bool repeats, struct arena *arena, struct column_suggestion *out) {
     out->rule = "ignore";
     out->texts = 0;
-    if (c->is_counted)
+    if (column_view_is_counted(c))
         out->reason = "it counts the rows";
+    else if (!repeats && column_view_is_regular(c) && fabs(c->step) != 1)
+        out->reason = arena_printf(arena, "looks like an identifier: the numbers from %.17g to %.17g in steps of %.17g",
+                                   c->first, c->last, fabs(c->step));
     else if (!repeats && column_view_is_permutation(c))
         out->reason =
             arena_printf(arena, "looks like an identifier: each number from %.17g to %.17g once", c->min, c->max);
@@ -249,12 +261,14 @@ static void choose_rule(struct column_view *c, const char *unit, bool may_count,
         out->rule = "ignore";
         out->reason = arena_printf(arena, "%zu value%s in %zu rows", c->values, text_plural(c->values, "s"),
                                    c->values + c->missing);
-    } else if (!has_texts && c->is_counted && c->values > 2 && !may_count) {
+    } else if (column_view_is_counted(c) && c->values > 2 && !may_count) {
         out->rule = "ignore";
         out->reason = "it counts the rows";
     } else if (is_identifier(c, &repeats) && (has_texts || repeats || !may_count)) {
         ignore_identifier(c, repeats, arena, out);
         out->repeats = repeats;
+    } else if (!has_texts && c->inexact) {
+        choose_large(c, arena, out);
     } else if (!has_texts && c->code) {
         choose_code(c, arena, out);
     } else if (has_texts && !is_date && c->form_count) {
@@ -481,8 +495,7 @@ static bool is_clock(struct column_view *c) {
 /* Whether the column counts the rows, or is an identifier that rises. */
 static bool is_counter(const struct column_view *c) {
     if (c->has_no_name) return true;
-    bool is_counted = c->numbers == c->values && c->is_counted;
-    return c->missing == 0 && (is_counted || (column_view_numbers_rise(c) && identifier_name(c->name)));
+    return c->missing == 0 && (column_view_is_counted(c) || (column_view_numbers_rise(c) && identifier_name(c->name)));
 }
 
 /* The only column that is neither clock nor counter, if there are clocks or no other name and it has numbers; else
@@ -574,7 +587,7 @@ static size_t skip_sentences(const struct column_view *columns, size_t count, si
         return at;
     for (size_t i = count; i-- > 0;) {
         const struct column_view *c = &columns[i];
-        bool may_be = !c->has_no_name && c->values > 0 && !c->blobs && !c->is_counted;
+        bool may_be = !c->has_no_name && c->values > 0 && !c->blobs && !column_view_is_counted(c);
         if (may_be && (!holds_texts(c) || (are_categories(c) && c->starts_with_text))) return i;
     }
     return at;

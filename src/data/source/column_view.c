@@ -265,6 +265,14 @@ size_t column_view_distinct(struct column_view *c) {
     return count;
 }
 
+bool column_view_is_regular(const struct column_view *c) {
+    return c->numbers == c->values && c->is_regular && c->step != 0;
+}
+
+bool column_view_is_counted(const struct column_view *c) {
+    return column_view_is_regular(c) && c->step == 1 && (c->first == 0 || c->first == 1);
+}
+
 bool column_view_is_permutation(const struct column_view *c) {
     bool are_whole = c->values > 0 && c->whole == c->values && fabs(c->min) < MAX_WHOLE && fabs(c->max) < MAX_WHOLE;
     if (!are_whole || c->max - c->min + 1 != (double)c->values) return false;
@@ -292,7 +300,12 @@ static void add_to_end(struct number_end *end, double extreme, double number, do
 
 static void add_number(struct column_view *c, const char *text, double number) {
     c->falls = c->falls || (c->numbers > 0 && number <= c->last);
+    if (c->numbers == 0) c->first = number;
+    if (c->numbers == 1) c->step = number - c->last;
+    bool is_next = number == floor(number) && (c->numbers < 1 || number - c->last == c->step);
+    c->is_regular = is_next && (c->numbers == 0 || c->is_regular);
     if (!c->code && csv_is_code(text)) c->code = arena_copy(c->pool.arena, text);
+    if (!c->inexact && csv_is_inexact(text, number)) c->inexact = arena_copy(c->pool.arena, text);
     c->numbers++;
     c->whole += number == floor(number);
     if (number == floor(number) && fabs(number) < MAX_WHOLE) c->whole_sum += whole_hash(number);
@@ -320,11 +333,8 @@ status column_view_add(struct column_view *c, const char *text, char *decimal, s
     if (is_first) c->starts_with_text = !is_number;
     is_number = is_number && isfinite(number); /* not 1e400 */
     if (is_first) {
-        c->is_counted = is_number && (number == 0 || number == 1);
         c->has_dates = true;
         c->first_line = line;
-    } else if (is_number) {
-        c->is_counted = c->is_counted && number == c->last + 1;
     }
     examine_dates(c, text, is_first);
     if (c->pool.count <= MAX_POOLED) TRY(text_pool_add(&c->pool, text, line, &index));

@@ -70,19 +70,22 @@ struct column_view {
     unsigned styles;
     const char *text, *styled_text; /* the first that is not a number, the first in one of [styles]; their lines */
     size_t text_line, styled_line;
-    const char *code; /* the first of only digits after a zero, such as 007; NULL: there is none */
+    const char *inexact; /* the first whole number that a double does not always hold; NULL: there is none */
+    const char *code;    /* the first of only digits after a zero, such as 007; NULL: there is none */
     struct date_order iso;
     struct date_form *forms; /* (form_count): each value is a date of each; not of ISO 8601 */
     size_t form_count;
-    size_t first_line;                 /* of its first value */
-    double first, last, min, max;      /* numbers */
-    struct number_end ends[2];         /* of the smallest and the largest number */
-    bool has_dates;                    /* each value is a date */
-    bool starts_with_text, is_counted; /* is_counted: each value is 1 more than the one before */
-    bool falls;                        /* a number is not larger than the one before */
-    uint64_t whole_sum;                /* of a hash of each whole number */
-    bool keeps_hashes;                 /* [hashes] are of all values; set it before the first one */
-    uint64_t *hashes;                  /* (hash_count) */
+    size_t first_line;            /* of its first value */
+    double first, last, min, max; /* numbers */
+    double step;                  /* between the first two numbers */
+    bool is_regular;              /* between all numbers that follow each other, and they are whole */
+    struct number_end ends[2];    /* of the smallest and the largest number */
+    bool has_dates;               /* each value is a date */
+    bool starts_with_text;
+    bool falls;         /* a number is not larger than the one before */
+    uint64_t whole_sum; /* of a hash of each whole number */
+    bool keeps_hashes;  /* [hashes] are of all values; set it before the first one */
+    uint64_t *hashes;   /* (hash_count) */
     size_t hash_count, hash_capacity;
 };
 
@@ -93,6 +96,12 @@ void column_view_free(struct column_view *c);
 
 /* The number of different values; with keeps_hashes exact, else at most MAX_POOLED + 1. */
 size_t column_view_distinct(struct column_view *c);
+
+/* Whether each value is 1 more than the one before, from 0 or 1 on. */
+bool column_view_is_counted(const struct column_view *c);
+
+/* Whether the values are whole numbers with equal steps between them from row to row. */
+bool column_view_is_regular(const struct column_view *c);
 
 /* Whether the values are whole numbers that follow each other, each once, in any order. */
 bool column_view_is_permutation(const struct column_view *c);
