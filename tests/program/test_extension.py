@@ -89,6 +89,28 @@ class Extension(program.Case):
             f.write(data)
         self.assertIn("compiled for version 0.0.9", self.train(code=USAGE))
 
+    def test_headers_of_another_program(self):
+        """Not even a struct that no row of a table has may be different: the extension would crash."""
+        self.example("rational.c")
+        self.write("c.yaml", CONFIG % ("rational.c", "rational", "mse", "adam"))
+        shutil.copytree(os.path.join(program.SOURCE, "src"), self.path("headers"), ignore=lambda folder, names: [n for n in names if os.path.isfile(os.path.join(folder, n)) and not n.endswith(".h")])
+        same = {"DDPTRAIN_INCLUDE_DIR": self.path("headers")}
+        self.run_own("extension", "build", "rational.c", "--out", "same.so", env=same)
+        own = self.train(env=same)
+        header = self.read("headers/device/tensor.h")
+        self.write("headers/device/tensor.h", header.replace("struct tensor {\n", "struct tensor {\n    int more;\n", 1))
+        self.assertNotEqual(self.read("headers/device/tensor.h"), header)
+        message = f"the headers in '{self.path('headers')}' are of another version or build of ddptrain than this program"
+        self.run_own("extension", "build", "rational.c", "--out", "other.so", env=same, code=USAGE, err=message)
+        self.assertEqual(self.train(), own)
+        with open(self.path("same.so"), "r+b") as f:
+            code = f.read()
+            [known] = re.findall(rb"\0([0-9a-f]{64})\0", code)
+            f.seek(0)
+            f.write(code.replace(known, known[::-1]))
+        self.write("c.yaml", CONFIG % ("same.so", "rational", "mse", "adam"))
+        self.assertIn("or for another build of it", self.train(code=USAGE))
+
     # ---- numbers ----
 
     def test_tweedie(self):

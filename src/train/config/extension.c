@@ -152,9 +152,15 @@ static status add_types(const struct extension *e, const char *path) {
                         path, name);
 }
 
+/* Of the headers that this program was compiled with. */
+static const char own_headers[] =
+#include "train/headers.inc"
+    ;
+
 static status check_types(const struct extension *e, const char *path) {
     static const size_t sizes[] = EXTENSION_SIZES;
-    if (memcmp(sizes, e->sizes, sizeof sizes) != 0 || strcmp(e->version, DDPTRAIN_VERSION) != 0)
+    if (strcmp(e->version, DDPTRAIN_VERSION) != 0 || memcmp(sizes, e->sizes, sizeof sizes) != 0 ||
+        strcmp(e->headers, own_headers) != 0)
         return status_usage("%s was compiled for version %.40s of ddptrain or for another build of it, and this is "
                             "version " DDPTRAIN_VERSION "; compile it again: ddptrain extension build",
                             path, e->version);
@@ -225,6 +231,47 @@ static bool find_headers(char path[PATH_MAX + 64]) {
     return false;
 }
 
+/* Adds the SHA-256 of the header [file] of [folder], and of those that it includes; *seen has a line for each. */
+static status hash_headers(const char *folder, const char *file, struct text *seen, struct digest *digest) {
+    static const char include[] = "\n#include \"";
+    SCOPED_TEXT path = {0}, line = {0};
+    SCOPED_STRING text = NULL;
+    struct io_info info;
+    char hex[DIGEST_HEX_SIZE];
+    text_printf(&path, "%s/%s", folder, file);
+    text_printf(&line, "\n%s\n", file);
+    if (strstr(text_string(seen), text_string(&line)) || access(text_string(&path), R_OK) != 0) return OK;
+    text_add(seen, text_string(&line));
+    TRY(io_read_text(text_string(&path), MAX_SOURCE, &text, &info));
+    digest_hex_of(text, strlen(text), hex);
+    digest_add(digest, hex, DIGEST_HEX_SIZE - 1);
+    digest_add(digest, "\n", 1);
+    for (const char *at = text; (at = strstr(at, include));) {
+        at += sizeof include - 1;
+        SCOPED_TEXT name = {0};
+        text_add_bytes(&name, at, strcspn(at, "\"\n"));
+        TRY(hash_headers(folder, text_string(&name), seen, digest));
+    }
+    return OK;
+}
+
+/* An extension that was compiled with headers of another program would crash. */
+static status check_headers(const char *folder) {
+    SCOPED_TEXT seen = {0};
+    struct digest digest;
+    uint8_t hash[DIGEST_SIZE];
+    char hex[DIGEST_HEX_SIZE];
+    digest_start(&digest);
+    TRY(hash_headers(folder, "train/config/extension.h", &seen, &digest));
+    digest_finish(&digest, hash);
+    digest_hex(hash, hex);
+    if (strcmp(hex, own_headers) == 0) return OK;
+    return status_usage("the headers in '%s' are of another version or build of ddptrain than this program; an "
+                        "extension compiled with them would crash. Install those of this one, or set "
+                        "DDPTRAIN_INCLUDE_DIR to their folder",
+                        folder);
+}
+
 static const char *compiler(void) {
     const char *cc = getenv("CC");
     return cc && *cc ? cc : "cc";
@@ -273,14 +320,16 @@ static status compiler_failure(const char *source, const char *name, const char 
 
 status extension_compile(const char *source, const char *name, const char *out) {
     char headers[PATH_MAX + 64];
-    struct text words[3] = {{0}}, log = {0};
+    struct text words[4] = {{0}}, log = {0};
     int code = 0;
     if (!find_headers(headers))
         return status_usage("the headers of ddptrain, which an extension needs, are not installed; set "
                             "DDPTRAIN_INCLUDE_DIR to their folder");
+    TRY(check_headers(headers));
     text_printf(&words[0], "-I%s", headers);
     text_printf(&words[1], "-I%s/train/config", headers);
     text_printf(&words[2], "-DDDPTRAIN_VERSION=\"%s\"", DDPTRAIN_VERSION);
+    text_printf(&words[3], "-DDDPTRAIN_HEADERS=\"%s\"", own_headers);
     text_printf(&log, "%s.log", out);
     const char *const arguments[] = {compiler(),
                                      "-std=gnu17",
@@ -292,6 +341,7 @@ status extension_compile(const char *source, const char *name, const char *out) 
                                      "-Wall",
                                      "-D_GNU_SOURCE",
                                      text_string(&words[2]),
+                                     text_string(&words[3]),
                                      text_string(&words[0]),
                                      text_string(&words[1]),
                                      "-o",
@@ -302,7 +352,7 @@ status extension_compile(const char *source, const char *name, const char *out) 
     status s = run_compiler(arguments, text_string(&log), &code);
     if (!s && code) s = compiler_failure(source, name, text_string(&log));
     unlink(text_string(&log));
-    for (size_t i = 0; i < 3; i++) text_free(&words[i]);
+    for (size_t i = 0; i < 4; i++) text_free(&words[i]);
     text_free(&log);
     return s;
 }

@@ -29,8 +29,9 @@
 
 /* What a file defines: one of each kind at most. */
 struct extension {
-    const char *version; /* of the program whose headers it was compiled with */
+    const char *version; /* of the program that compiled it */
     size_t sizes[8];     /* of the structs that it shares with the program */
+    const char *headers; /* their SHA-256, verified when it was compiled; "": another program compiled it */
     bool runs_on_gpus;
     const struct layer_type *layer;
     const struct loss_type *loss;
@@ -48,10 +49,15 @@ struct extension {
             sizeof(struct loss_batch)                                                                                  \
     }
 
+#ifndef DDPTRAIN_HEADERS
+#define DDPTRAIN_HEADERS ""
+#endif
+
 /* The last line of an extension: DDPTRAIN_EXTENSION(.loss = &tweedie); */
 #define DDPTRAIN_EXTENSION(...)                                                                                        \
     extern const struct extension ddptrain_extension;                                                                  \
-    const struct extension ddptrain_extension = {.version = DDPTRAIN_VERSION, .sizes = EXTENSION_SIZES, __VA_ARGS__}
+    const struct extension ddptrain_extension = {                                                                      \
+        .version = DDPTRAIN_VERSION, .sizes = EXTENSION_SIZES, .headers = DDPTRAIN_HEADERS, __VA_ARGS__}
 
 /* ---- for extensions ---- */
 
@@ -85,8 +91,8 @@ extern const struct schema extension_schema;
 void extensions_load(const struct node *root, const char *config, bool is_users, struct arena *arena,
                      struct problems *problems, struct extension_file **files, size_t *count);
 
-/* Compiles [source] to the shared object [out]. STATUS_USAGE with the first error of the compiler, as file:line:column,
- * where the file is called [name]. */
+/* Compiles [source] to the shared object [out]. STATUS_USAGE if the headers are not those of this program, or with the
+ * first error of the compiler, as file:line:column, where the file is called [name]. */
 status extension_compile(const char *source, const char *name, const char *out);
 
 /* Loads the file [path], a .c or a .so, as an entry without a SHA-256. */
