@@ -82,12 +82,9 @@ static const char *expression(struct c_file *c, size_t tensor) {
 static void add_sum(struct c_file *c, const struct graph_node *node) {
     size_t size = c->m->model->tensors[node->out].size;
     const char *y = expression(c, node->out);
-    c_code_use(&c->code, "add");
     text_printf(&c->code.body, "    add(%s, %s, %s, %zu);\n", expression(c, node->in[0]), expression(c, node->in[1]), y,
                 size);
-    if (!node->has_relu) return;
-    c_code_use(&c->code, "relu");
-    text_printf(&c->code.body, "    relu(%s, %s, %zu);\n", y, y, size);
+    if (node->has_relu) c_each(&c->code, "relu_value(", y, y, size);
 }
 
 /* The outputs in the unit of the targets, in double as predict computes them. */
@@ -215,8 +212,6 @@ static void preparation_plan(struct c_file *c) {
     for (size_t i = 0; i < p->count; i++) {
         const struct prepared_column *column = &p->items[i];
         if (!c->fields[i]) c->fields[i] = identifier_of(c, column->name, c->fields, p->count);
-        if (column->type == COLUMN_DATE) c_code_use(&c->code, "date");
-        if (column->type == COLUMN_CATEGORY) c_code_use(&c->code, column->are_numbers ? "find_number" : "find_text");
     }
 }
 
@@ -369,15 +364,15 @@ static void add_names(struct c_file *c, struct text *out) {
 }
 
 /* The codes that every model may return. */
-static void add_codes(const struct c_file *c, struct text *out) {
-    const struct c_code *code = &c->code;
+static void add_codes(struct c_file *c, struct text *out) {
+    struct c_code *code = &c->code;
     text_add(out, " * 0; 1 without memory");
-    if (c_code_uses(code, "embedding") || c_code_uses(code, "embedding_of_values") ||
-        c_code_uses(code, "embedding_bag"))
+    if (c_code_calls(code, "embedding") || c_code_calls(code, "embedding_of_values") ||
+        c_code_calls(code, "embedding_bag"))
         text_add(out, "; 2 for a token that the model does not have");
-    if (c_code_uses(code, "given_length"))
+    if (c_code_calls(code, "given_length"))
         text_add(out, "; 2 for a length that is not from 1 to the positions of a row");
-    if (c_code_uses(code, "hides_all")) text_add(out, "; 2 for a mask that leaves a query without a key");
+    if (c_code_calls(code, "hides_all")) text_add(out, "; 2 for a mask that leaves a query without a key");
 }
 
 /* Of a model whose inputs are the columns of a table. */
@@ -506,7 +501,7 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
     const char *parameters = arena_printf(c->arena, "const %s *inputs,%s float *outputs, float *work", input_type(c),
                                           is_prepared ? " const double *doubles," : "");
     const char *arguments = is_prepared ? "inputs, doubles, outputs, work" : "inputs, outputs, work";
-    SCOPED_TEXT preparation = {0};
+    SCOPED_TEXT preparation = {0}, rest = {0};
     if (is_prepared) add_preparation(c, &preparation);
     add_nodes(c);
     text_printf(
@@ -514,18 +509,19 @@ static void add_source(struct c_file *c, const char *header, struct text *out) {
         "/* The model %s, written by ddptrain export. Its bits are those of ddptrain predict: docs/export.md. */\n",
         c->m->name);
     text_printf(out, "#include \"%s\"\n\n%s", base_name(header), preamble);
-    c_code_add_functions(&c->code, out);
+    text_printf(&rest, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
+                is_prepared || c->m->target_scale ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n",
+                text_string(&preparation), text_string(&c->code.body));
+    text_printf(&rest, dispatch, parameters, arguments, parameters, arguments, arguments);
+    if (c->m->preparation)
+        add_prepared_entry(c, &rest);
+    else
+        add_entries(c, &rest);
+    c_code_add_definitions(&c->code, text_string(&rest), out);
     text_add(out, text_string(&c->code.tables));
     add_strings(out, "model_labels", &c->m->labels);
     if (!c->m->preparation) add_strings(out, "model_columns", &c->m->columns);
-    text_printf(out, "INLINE int run(%s) {\n%s%s%s%s    return 0;\n}\n\n", parameters,
-                is_prepared || c->m->target_scale ? "    size_t i;\n" : "", c->work ? "" : "    (void)work;\n",
-                text_string(&preparation), text_string(&c->code.body));
-    text_printf(out, dispatch, parameters, arguments, parameters, arguments, arguments);
-    if (c->m->preparation)
-        add_prepared_entry(c, out);
-    else
-        add_entries(c, out);
+    text_add(out, text_string(&rest));
 }
 
 /* ---- the format ---- */

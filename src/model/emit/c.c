@@ -11,53 +11,80 @@
 
 /* ---- functions ---- */
 
-/* The text of each file of functions/. */
+/* The text of each file of functions/, and of the headers with formulas. */
 static const struct {
     const char *name, *code;
 } files[] = {
 #include "model/texts.inc"
 };
 
-struct c_function {
-    const char *name, *calls; /* calls: "window, linear"; "": none */
-    const char *code;
-    size_t size; /* of the code */
-    bool is_used, is_added;
+/* A function, struct or macro of these texts. */
+struct c_definition {
+    const char *name; /* as it stands where it is used: "linear(", "struct span" or "BLOCK" */
+    const char *comment, *code;
+    bool is_added;
 };
 
-#define BANNER "/* ---- "
-
-/* The first banner from [at] on; NULL: there is none. */
-static const char *find_banner(const char *at) { return strstr(at, BANNER); }
-
-/* The function whose banner is at [banner], "name ---- " or "name (calls) ---- ", and its text up to [end]. */
-static struct c_function read_function(struct arena *arena, const char *banner, const char *end) {
-    const char *name = banner + strlen(BANNER);
-    size_t length = strcspn(name, " ");
-    const char *calls = name[length + 1] == '(' ? name + length + 2 : "";
-    struct c_function f = {.name = arena_printf(arena, "%.*s", (int)length, name),
-                           .calls = arena_printf(arena, "%.*s", (int)strcspn(calls, ")"), calls),
-                           .code = strchr(banner, '\n') + 1};
-    while (end > f.code && end[-1] == '\n') end--;
-    f.size = (size_t)(end - f.code);
-    return f;
+static bool is_word(char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
-static size_t count_banners(void) {
-    size_t count = 0;
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        for (const char *at = find_banner(files[i].code); at; at = find_banner(at + 1)) count++;
-    return count;
+static bool uses(const char *code, const char *name) {
+    size_t length = strlen(name);
+    for (const char *at = strstr(code, name); at; at = strstr(at + 1, name))
+        if ((at == code || !is_word(at[-1])) && (name[length - 1] == '(' || !is_word(at[length]))) return true;
+    return false;
+}
+
+/* What a line begins with that defines something. Macros with arguments are none of exported code. */
+static const char *const beginnings[] = {
+    "HOST_DEVICE static inline ", "FORMULA ", "INLINE ", "static ", "struct ", "#define "};
+#define INLINED 3 /* of them are INLINE in exported code */
+
+/* The first line after a definition that begins at [line]. */
+static const char *end_of_definition(const char *line) {
+    const char *end = strchr(line, '\n');
+    bool is_whole = *line == '#' || end[-1] == '}' || end[-1] == ';';
+    while (!is_whole) {
+        is_whole = end[1] == '}';
+        end = strchr(end + 1, '\n');
+    }
+    return end + 1;
+}
+
+static struct c_definition new_definition(struct arena *arena, size_t kind, const char *comment, const char *line,
+                                          const char *end) {
+    const char *rest = line + strlen(beginnings[kind]), *name = rest;
+    bool is_struct = *line == 's' && line[2] == 'r', is_function = *line != '#' && !is_struct;
+    size_t length = strcspn(rest, is_function ? "(" : " ;\n");
+    for (size_t i = 0; is_function && i < length; i++)
+        if (!is_word(rest[i])) name = rest + i + 1;
+    length -= (size_t)(name - rest);
+    return (struct c_definition){
+        .name = arena_printf(arena, "%s%.*s%s", is_struct ? "struct " : "", (int)length, name, is_function ? "(" : ""),
+        .comment = arena_printf(arena, "%.*s", (int)(line - comment), comment),
+        .code = arena_printf(arena, "%s%.*s", kind < INLINED ? "INLINE " : beginnings[kind], (int)(end - rest), rest)};
+}
+
+/* A comment is that of a definition if no empty line is between them. */
+static void read_definitions(struct c_code *c, const char *text) {
+    const char *comment = text;
+    for (const char *line = text, *next; *line; line = next) {
+        size_t kind = 0, kinds = sizeof beginnings / sizeof *beginnings;
+        while (kind < kinds && strncmp(line, beginnings[kind], strlen(beginnings[kind])) != 0) kind++;
+        next = kind < kinds ? end_of_definition(line) : strchr(line, '\n') + 1;
+        if (kind < kinds) c->definitions[c->definition_count++] = new_definition(c->arena, kind, comment, line, next);
+        if (kind < kinds || *line == '\n') comment = next;
+    }
 }
 
 void c_code_init(struct c_code *c, const struct emitted_model *m, struct arena *arena) {
+    size_t lines = 0;
     *c = (struct c_code){.m = m, .arena = arena};
-    c->functions = arena_alloc(arena, count_banners() * sizeof *c->functions);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
-        for (const char *at = find_banner(files[i].code), *next; at; at = next) {
-            next = find_banner(at + 1);
-            c->functions[c->function_count++] = read_function(arena, at, next ? next : at + strlen(at));
-        }
+        for (const char *at = files[i].code; *at; at++) lines += *at == '\n';
+    c->definitions = arena_alloc(arena, lines * sizeof *c->definitions);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) read_definitions(c, files[i].code);
 }
 
 void c_code_free(struct c_code *c) {
@@ -65,51 +92,30 @@ void c_code_free(struct c_code *c) {
     text_free(&c->body);
 }
 
-/* The function whose name is the first [length] bytes of [name]. */
-static struct c_function *function_of(const struct c_code *c, const char *name, size_t length) {
-    size_t i = 0;
-    while (i < c->function_count &&
-           (strlen(c->functions[i].name) != length || strncmp(c->functions[i].name, name, length) != 0))
-        i++;
-    assert(i < c->function_count);
-    return &c->functions[i];
+bool c_code_calls(struct c_code *c, const char *function) {
+    return uses(text_string(&c->body), arena_printf(c->arena, "%s(", function));
 }
 
-void c_code_use(struct c_code *c, const char *name) { function_of(c, name, strlen(name))->is_used = true; }
-bool c_code_uses(const struct c_code *c, const char *name) { return function_of(c, name, strlen(name))->is_used; }
-
-static void add_function(struct c_code *c, struct c_function *f, struct text *out) {
-    if (f->is_added) return;
-    f->is_added = true;
-    for (const char *at = f->calls; *at;) {
-        size_t length = strcspn(at, ",");
-        add_function(c, function_of(c, at, length), out);
-        at += length + (at[length] ? strlen(", ") : 0);
+void c_code_add_definitions(struct c_code *c, const char *code, struct text *out) {
+    for (size_t i = 0; i < c->definition_count; i++) {
+        struct c_definition *d = &c->definitions[i];
+        if (d->is_added || !uses(code, d->name)) continue;
+        d->is_added = true;
+        c_code_add_definitions(c, d->code, out);
+        text_printf(out, "%s%s\n", d->comment, d->code);
     }
-    text_add_bytes(out, f->code, f->size);
-    text_add(out, "\n\n");
-}
-
-void c_code_add_functions(struct c_code *c, struct text *out) {
-    for (size_t i = 0; i < c->function_count; i++)
-        if (c->functions[i].is_used) add_function(c, &c->functions[i], out);
 }
 
 /* ---- calls ---- */
 
-struct text *c_use(const struct c_call *call, const char *function) {
-    c_code_use(call->c, function);
-    return &call->c->body;
-}
-
-void c_elementwise(const struct c_call *call, const char *function) {
-    text_printf(c_use(call, function), "    %s(%s, %s, %zu);\n", function, call->x, call->y, call->layer->in_size);
+void c_each(struct c_code *c, const char *call, const char *x, const char *y, size_t count) {
+    text_printf(&c->body, "    {\n        size_t i;\n        for (i = 0; i < %zu; i++) (%s)[i] = %s(%s)[i]);\n    }\n",
+                count, y, call, x);
 }
 
 void c_layer(const struct c_call *call) {
     call->layer->type->c(call);
-    if (call->layer->has_relu)
-        text_printf(c_use(call, "relu"), "    relu(%s, %s, %zu);\n", call->y, call->y, call->layer->out_size);
+    if (call->layer->has_relu) c_each(call->c, "relu_value(", call->y, call->y, call->layer->out_size);
 }
 
 size_t c_last(const struct shape *shape) { return (size_t)shape->size[shape->dims - 1]; }
@@ -121,8 +127,7 @@ const char *c_length(const struct c_call *call, size_t lengths, size_t positions
 
 void c_columns(const struct c_call *call, const char *x, size_t x_stride, const char *y, size_t y_stride, size_t rows,
                size_t width) {
-    text_printf(c_use(call, "columns"), "    columns(%s, %zu, %s, %zu, %zu, %zu);\n", x, x_stride, y, y_stride, rows,
-                width);
+    text_printf(&call->c->body, "    columns(%s, %zu, %s, %zu, %zu, %zu);\n", x, x_stride, y, y_stride, rows, width);
 }
 
 const char *c_list(const struct c_call *call, const size_t *values, size_t count) {

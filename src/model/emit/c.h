@@ -1,7 +1,7 @@
 /* c: an exported C file while layers write into it: the calls that compute the model, the tables of its weights, and
  * the functions that are called. Those are the files of functions/, which compute what the CPU's operators compute, in
- * the same order of operations; the build embeds their text. In a file each function, or group of them that is used
- * together, begins with a banner: its name and those that it calls. */
+ * the same order of operations, and the formulas of the headers device/activations.h and device/math.h; the build
+ * embeds their texts. What a text defines is found by its name where it is used. */
 #pragma once
 
 #include "base/arena.h"
@@ -16,19 +16,18 @@ struct c_code {
     const struct emitted_model *m;
     struct arena *arena;
     struct text tables, body;
-    struct c_function *functions;
-    size_t function_count, table_count, table_capacity;
+    struct c_definition *definitions;
+    size_t definition_count, table_count, table_capacity;
     struct c_table *made; /* (table_count) tables that are in the file */
 };
 
 /* [arena] must live as long as the code. */
 void c_code_init(struct c_code *c, const struct emitted_model *m, struct arena *arena);
 void c_code_free(struct c_code *c);
-/* [name]: of a banner. */
-void c_code_use(struct c_code *c, const char *name);
-bool c_code_uses(const struct c_code *c, const char *name);
-/* Adds the text of all used functions and of those that they call, callees first. */
-void c_code_add_functions(struct c_code *c, struct text *out);
+/* Whether a layer has added a call of the function. */
+bool c_code_calls(struct c_code *c, const char *function);
+/* Adds all definitions that [code] uses, and those that they use, which are first. */
+void c_code_add_definitions(struct c_code *c, const char *code, struct text *out);
 
 /* What the call of a layer is written from. */
 struct c_call {
@@ -44,10 +43,8 @@ void c_layer(const struct c_call *call);
 
 /* ---- calls ---- */
 
-/* The text to which a call of [function] is added. */
-struct text *c_use(const struct c_call *call, const char *function);
-/* "    [function](x, y, count of the input);" */
-void c_elementwise(const struct c_call *call, const char *function);
+/* y (count) = [call] of each element of x, which may be y; [call]: "relu_value(", or with arguments before x. */
+void c_each(struct c_code *c, const char *call, const char *x, const char *y, size_t count);
 /* The size of the last dimension. */
 size_t c_last(const struct shape *shape);
 /* An expression: how many of [positions] are real by the lengths number [lengths] (struct shape; 0: all). */

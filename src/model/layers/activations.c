@@ -78,12 +78,11 @@ static const char *write_onnx(const struct onnx_call *c) {
     }
 }
 
-/* The functions of the exported code have the names of the layers, but those of the C library. */
 static void write_c(const struct c_call *c) {
-    enum activation f = function_of(c->layer);
-    c_elementwise(c, f == ACTIVATION_TANH        ? "hyperbolic_tangent"
-                     : f == ACTIVATION_GELU_TANH ? "gelu_tanh"
-                                                 : c->layer->type->variant.name);
+#define X(id, name, module, properties, doc) #name "_value(",
+    static const char *const calls[] = {ACTIVATIONS(X)};
+#undef X
+    c_each(c->c, calls[function_of(c->layer)], c->x, c->y, c->layer->in_size);
 }
 
 #define X(id, name, module, properties, doc)                                                                           \
@@ -277,16 +276,12 @@ static const char *keyed_onnx(const struct onnx_call *c) {
     return node_with(c, "Shrink", "lambd", f.a, "bias", 0);
 }
 
-/* Functions of one number have no second argument. */
-static void keyed_c(const struct c_call *c) {
-    struct keyed_activation f = keyed_of(c->layer);
-    const char *name = c->layer->type->variant.name;
-    struct text *to = c_use(c, name);
-    text_printf(to, "    %s(%s, %af", name, c->x, (double)f.a);
-    if (f.f == KEYED_CELU || f.f == KEYED_SOFTPLUS || f.f == KEYED_HARDTANH || f.f == KEYED_THRESHOLD)
-        text_printf(to, ", %af", (double)f.b);
-    text_printf(to, ", %s, %zu);\n", c->y, c->layer->in_size);
+static void keyed_c_of(const struct c_call *c, const char *name, struct keyed_activation f) {
+    const char *call = arena_printf(c->c->arena, "%s_value(%af, %af, ", name, (double)f.a, (double)f.b);
+    c_each(c->c, call, c->x, c->y, c->layer->in_size);
 }
+
+static void keyed_c(const struct c_call *c) { keyed_c_of(c, c->layer->type->variant.name, keyed_of(c->layer)); }
 
 #define X(id, kind, alone, check_, pytorch_, doc)                                                                      \
     static const struct schema kind##_schema = {.name = "model.layers." #kind,                                         \
@@ -360,10 +355,7 @@ static const char *rrelu_onnx(const struct onnx_call *c) {
     return node_with(c, "LeakyRelu", "alpha", mean_of_slopes(c->layer).a, NULL, 0);
 }
 
-static void rrelu_c(const struct c_call *c) {
-    text_printf(c_use(c, "leaky_relu"), "    leaky_relu(%s, %af, %s, %zu);\n", c->x, (double)mean_of_slopes(c->layer).a,
-                c->y, c->layer->in_size);
-}
+static void rrelu_c(const struct c_call *c) { keyed_c_of(c, "leaky_relu", mean_of_slopes(c->layer)); }
 
 const struct layer_type layer_rrelu = {
     .variant = {"rrelu", &rrelu_schema,

@@ -499,8 +499,8 @@ static const char *attention_onnx(const struct onnx_call *c) {
 static void core_c_of(const struct c_call *c, const char *qkv, const char *y) {
     size_t tokens = (size_t)c->layer->out.size[0], width = (size_t)c->layer->out.size[1];
     size_t heads = (size_t)config_of(c->layer)->heads;
-    text_printf(c_use(c, "self_attention"), "    self_attention(%s, %s, %zu, %s, %zu, %zu, %zu, %d, %s);\n", qkv, y,
-                tokens, c_length(c, c->layer->in.lengths, tokens), heads, kv_heads_of(c->layer), width / heads,
+    text_printf(&c->c->body, "    self_attention(%s, %s, %zu, %s, %zu, %zu, %zu, %d, %s);\n", qkv, y, tokens,
+                c_length(c, c->layer->in.lengths, tokens), heads, kv_heads_of(c->layer), width / heads,
                 config_of(c->layer)->is_causal, c->scratch[0]);
 }
 
@@ -515,7 +515,7 @@ static void core_c_scratch(const struct layer *layer, size_t sizes[2]) { sizes[0
 /* Adds the call of a linear layer. */
 static void linear_c(const struct c_call *c, const char *x, const char *w, const char *b, const char *y, size_t rows,
                      size_t in, size_t out) {
-    text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", x, w, b, y, rows, in, out);
+    text_printf(&c->c->body, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", x, w, b, y, rows, in, out);
 }
 
 /* y = the output's projection of [heads] */
@@ -823,13 +823,12 @@ static void cross_c(const struct c_call *c) {
     const char *kv = arena_printf(arena, "%s + %zu", q, tokens * width);
     const char *heads = arena_printf(arena, "%s + %zu", kv, 2 * keys * width);
     if (layer->in_count > 2)
-        text_printf(c_use(c, "hides_all"), "    if (hides_all(%s, %zu, %zu, %d)) return 2;\n", c->inputs[2],
-                    mask_queries(layer), keys, config_of(layer)->mask);
+        text_printf(&c->c->body, "    if (hides_all(%s, %zu, %zu, %d)) return 2;\n", c->inputs[2], mask_queries(layer),
+                    keys, config_of(layer)->mask);
     linear_c(c, c->inputs[0], c_matrix_rows(c, weight, 0, width), bias, q, tokens, width, width);
     linear_c(c, c->inputs[1], c_matrix_rows(c, weight, width, 2 * width), kv_bias, kv, keys, width, 2 * width);
-    text_printf(c_use(c, "cross_attention"),
-                "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s, %zu, %d, %s);\n", q, kv, heads, tokens,
-                keys, c_length(c, layer->ins[1].lengths, keys), count, width / count,
+    text_printf(&c->c->body, "    cross_attention(%s, %s, %s, %zu, %zu, %s, %zu, %zu, %s, %zu, %d, %s);\n", q, kv,
+                heads, tokens, keys, c_length(c, layer->ins[1].lengths, keys), count, width / count,
                 layer->in_count > 2 ? c->inputs[2] : "NULL", layer->in_count > 2 ? mask_queries(layer) : 0,
                 config_of(layer)->mask, c->scratch[0]);
     projection_c(c, heads);

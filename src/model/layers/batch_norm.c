@@ -152,8 +152,8 @@ static void write_c(const struct c_call *c) {
     }
     const char *scales = c_table(c, scale, channels, "scale of a batch norm");
     const char *shifts = c_table(c, shift, channels, "shift of a batch norm");
-    text_printf(c_use(c, "batch_norm"), "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x, scales, shifts, c->y,
-                count, channels);
+    text_printf(&c->c->body, "    batch_norm(%s, %s, %s, %s, %zu, %zu);\n", c->x, scales, shifts, c->y, count,
+                channels);
 }
 
 static const struct schema_alias aliases[] = {

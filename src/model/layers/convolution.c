@@ -282,7 +282,7 @@ static const char *weight_table(const struct c_call *c, const struct convolution
 static void write_images(const struct c_call *c, const struct convolution *v, size_t images) {
     const char *w = weight_table(c, v), *b = c_plain(c, bias_of(c->layer));
     c_begin_images(c, images);
-    text_printf(c_use(c, "convolution"), "    convolution(%s, %s, %s, %s, %s,\n                %s, %s, %zu, %s);\n",
+    text_printf(&c->c->body, "    convolution(%s, %s, %s, %s, %s,\n                %s, %s, %zu, %s);\n",
                 c_at_image(c, c->x, images, c_image_size(&v->in)), c_image(c, &v->in), w, b,
                 c_at_image(c, c->y, images, c_image_size(&v->out)), c_image(c, &v->out), c_window(c, &v->window),
                 v->groups, c->scratch[0]);
@@ -421,8 +421,8 @@ static void fold(const struct layer *layer, const struct pass *pass, struct oper
 
 static void unfold_c(const struct c_call *c) {
     struct depth_window w = depth_of(config_of(c->layer), &c->layer->in);
-    text_printf(c_use(c, "unfold_depth"), "    unfold_depth(%s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", c->x, c->y,
-                w.in, w.out, w.positions * w.channels, w.kernel, w.stride, w.padding, w.dilation);
+    text_printf(&c->c->body, "    unfold_depth(%s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", c->x, c->y, w.in, w.out,
+                w.positions * w.channels, w.kernel, w.stride, w.padding, w.dilation);
 }
 
 static const struct layer_type unfold_depth = {
@@ -687,15 +687,14 @@ static void transpose_c(const struct c_call *c) {
     const char *w = weight_table(c, &v), *b = c_plain(c, bias_of(c->layer));
     const char *to = is_volume(c->layer) ? c->scratch[0] : c->y;
     c_begin_images(c, images);
-    text_printf(c_use(c, "convolution_transpose"),
-                "    convolution_transpose(%s, %s, %s, %s, %s,\n                %s, %s, %zu);\n",
+    text_printf(&c->c->body, "    convolution_transpose(%s, %s, %s, %s, %s,\n                %s, %s, %zu);\n",
                 c_at_image(c, c->x, images, c_image_size(&v.out)), c_image(c, &v.out), w, is_volume(c->layer) ? "0" : b,
                 c_at_image(c, to, images, c_image_size(&v.in)), c_image(c, &v.in), c_window(c, &v.window), v.groups);
     c_end_images(c, images);
     if (!is_volume(c->layer)) return;
     struct depth_window d = transpose_depth(c->layer);
-    text_printf(c_use(c, "fold_depth"), "    fold_depth(%s, %s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", to, b,
-                c->y, d.in, d.out, d.positions, d.channels, d.kernel, d.stride, d.padding, d.dilation);
+    text_printf(&c->c->body, "    fold_depth(%s, %s, %s, %zu, %zu, %zu, %zu, %zu, %zu, %zu, %zu);\n", to, b, c->y, d.in,
+                d.out, d.positions, d.channels, d.kernel, d.stride, d.padding, d.dilation);
 }
 
 static void transpose_c_scratch(const struct layer *layer, size_t sizes[2]) {

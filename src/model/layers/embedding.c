@@ -259,14 +259,14 @@ static void set_length_c(const struct c_call *c) {
     size_t lengths = c->layer->out.lengths;
     const char *function = c->layer->in.is_tokens ? "length_of_tokens" : "length_of_values";
     if (!lengths || !c->c->m->reads_lengths[lengths - 1]) return;
-    text_printf(c_use(c, function), "    const size_t %s = %s(%s, %zu, %d);\n", c_length(c, lengths, 0), function, c->x,
+    text_printf(&c->c->body, "    const size_t %s = %s(%s, %zu, %d);\n", c_length(c, lengths, 0), function, c->x,
                 c->layer->in_size, (int)padding_token(c->layer));
 }
 
 static void embedding_c(const struct c_call *c) {
     const struct param *param = &c->c->m->model->params.items[c->layer->first_param];
     const char *function = c->layer->in.is_tokens ? "embedding" : "embedding_of_values";
-    text_printf(c_use(c, function), "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n", function, c->x,
+    text_printf(&c->c->body, "    if (%s(%s, %s, %s, %zu, %lld, %lld)) return 2;\n", function, c->x,
                 c_plain(c, c->layer->first_param), c->y, c->layer->in_size, (long long)param->shape[0],
                 (long long)param->shape[1]);
     set_length_c(c);
@@ -282,7 +282,7 @@ static const char *positional_onnx(const struct onnx_call *c) {
 }
 
 static void positional_c(const struct c_call *c) {
-    text_printf(c_use(c, "add"), "    add(%s, %s, %s, %zu);\n", c->x, c_plain(c, c->layer->first_param), c->y,
+    text_printf(&c->c->body, "    add(%s, %s, %s, %zu);\n", c->x, c_plain(c, c->layer->first_param), c->y,
                 c->layer->in_size);
 }
 
@@ -451,8 +451,7 @@ static const char *bag_onnx(const struct onnx_call *c) {
 static void bag_c(const struct c_call *c) {
     const struct param *param = &c->c->m->model->params.items[c->layer->first_param];
     bool are_tokens = c->layer->in.is_tokens;
-    text_printf(c_use(c, "embedding_bag"),
-                "    if (embedding_bag(%s, %s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
+    text_printf(&c->c->body, "    if (embedding_bag(%s, %s, %s, %s, %zu, %lld, %lld, %d, %d)) return 2;\n",
                 are_tokens ? c->x : "NULL", are_tokens ? "NULL" : c->x, c_plain(c, c->layer->first_param), c->y,
                 c->layer->in_size, (long long)param->shape[0], (long long)param->shape[1],
                 (int)bag_padding_of(c->layer), (int)config_of(c->layer)->mode);

@@ -328,16 +328,16 @@ static void add_c_operation(struct text *out, const struct expression_node *n, c
         [EXPRESSION_FLOOR] = "floorf(%1)",
         [EXPRESSION_ROUND] = "rintf(%1)",
         [EXPRESSION_SQRT] = "sqrtf(%1)",
-        [EXPRESSION_EXP] = "exponential(%1)",
+        [EXPRESSION_EXP] = "math_exp(%1)",
         [EXPRESSION_EXPM1] = "expm1f(%1)",
         [EXPRESSION_LOG] = "logf(%1)",
         [EXPRESSION_LOG1P] = "log1pf(%1)",
         [EXPRESSION_SIN] = "sinf(%1)",
         [EXPRESSION_COS] = "cosf(%1)",
-        [EXPRESSION_TANH] = "tangent(%1)",
-        [EXPRESSION_ERF] = "error_function(%1)",
-        [EXPRESSION_SIGMOID] = "1 / (1 + exponential(-%1))",
-        [EXPRESSION_SOFTPLUS] = "(%1 > 0 ? %1 : 0) + log_plus_one(exponential(-fabsf(%1)))",
+        [EXPRESSION_TANH] = "math_tanh(%1)",
+        [EXPRESSION_ERF] = "math_erf(%1)",
+        [EXPRESSION_SIGMOID] = "sigmoid_value(%1)",
+        [EXPRESSION_SOFTPLUS] = "(%1 > 0 ? %1 : 0) + math_log1p_unit(math_exp(-fabsf(%1)))",
         [EXPRESSION_RELU] = "%1 <= 0 ? 0 : %1",
         [EXPRESSION_DETACH] = "%1",
     };
@@ -347,20 +347,6 @@ static void add_c_operation(struct text *out, const struct expression_node *n, c
         else
             text_add(out, in[*++c - '1']);
     }
-}
-
-/* The functions of the exported file that the formula calls. */
-static void use_functions(const struct c_call *call, const struct expression *e) {
-    static const struct {
-        enum expression_op op;
-        const char *name;
-    } uses[] = {{EXPRESSION_EXP, "exponential"},       {EXPRESSION_SIGMOID, "exponential"},
-                {EXPRESSION_SOFTPLUS, "exponential"},  {EXPRESSION_LOGSUMEXP, "exponential"},
-                {EXPRESSION_SOFTPLUS, "log_plus_one"}, {EXPRESSION_TANH, "tangent"},
-                {EXPRESSION_ERF, "error_function"}};
-    for (size_t i = 0; i < e->own; i++)
-        for (size_t k = 0; k < sizeof uses / sizeof *uses; k++)
-            if (e->nodes[i].op == uses[k].op) c_use(call, uses[k].name);
 }
 
 /* A formula while its C is written: a loop over rows, which are elements unless it [has_features]. Vectors of nodes are
@@ -412,7 +398,7 @@ static void add_c_reduction(struct text *out, const struct expression_node *n, c
     if (n->op != EXPRESSION_LOGSUMEXP) return;
     text_printf(out,
                 "            max = v%zu;\n            v%zu = 0;\n"
-                "            for (i = 0; i < %zu; i++) v%zu += exponential(%s - max);\n"
+                "            for (i = 0; i < %zu; i++) v%zu += math_exp(%s - max);\n"
                 "            v%zu = max - max == 0 ? max + logf(v%zu) : max;\n",
                 to, to, size, to, x, to, to);
 }
@@ -445,7 +431,6 @@ static void write_c(const struct c_call *c) {
         count /= (size_t)last_of(&c->layer->in);
     }
     for (size_t i = 0; i < c->layer->in_count; i++) f.are_vectors[i] = last_of(&c->layer->ins[i]) > 1;
-    use_functions(c, f.e);
     text_add(out, "    {\n        size_t i, r;\n        float max = 0;\n");
     if (has_features) text_printf(out, "        float *memory = %s;\n", c->scratch[0]);
     for (size_t i = 0; i < c->layer->in_count; i++)

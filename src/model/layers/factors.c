@@ -93,8 +93,8 @@ static const char *prelu_onnx(const struct onnx_call *c) {
 
 static void write_c(const struct c_call *c) {
     const char *function = is_prelu(c->layer) ? "prelu" : "scale";
-    text_printf(c_use(c, function), "    %s(%s, %s, %s, %zu, %zu);\n", function, c->x,
-                c_plain(c, c->layer->first_param), c->y, c->layer->in_size, width(c->layer));
+    text_printf(&c->c->body, "    %s(%s, %s, %s, %zu, %zu);\n", function, c->x, c_plain(c, c->layer->first_param), c->y,
+                c->layer->in_size, width(c->layer));
 }
 
 #define FACTORS .ignores = IGNORES_Y, .plan = plan, .init = init, .forward = forward, .backward = backward, .c = write_c

@@ -82,8 +82,8 @@ static void write_c(const struct c_call *c) {
     const char *value = c->scratch[0], *gate = c->scratch[1];
     c_columns(c, c->x, 2 * width, value, width, outer, width);
     c_columns(c, arena_printf(c->c->arena, "%s + %zu", c->x, width), 2 * width, gate, width, outer, width);
-    text_printf(c_use(c, "sigmoid"), "    sigmoid(%s, %s, %zu);\n", gate, gate, count);
-    text_printf(c_use(c, "multiply"), "    multiply(%s, %s, %s, %zu);\n", value, gate, c->y, count);
+    c_each(c->c, "sigmoid_value(", gate, gate, count);
+    text_printf(&c->c->body, "    multiply(%s, %s, %s, %zu);\n", value, gate, c->y, count);
 }
 
 const struct layer_type layer_glu = {

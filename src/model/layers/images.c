@@ -97,7 +97,7 @@ size_t triple_at(const struct int_list *list, int d) { return (size_t)list->item
 
 void c_max_pool(const struct c_call *c, const struct pooling *p, const char *x, const char *in, size_t images) {
     c_begin_images(c, images);
-    text_printf(c_use(c, "max_pool"), "    max_pool(%s, %s, %s, %s,\n             %s, %d);\n",
+    text_printf(&c->c->body, "    max_pool(%s, %s, %s, %s,\n             %s, %d);\n",
                 c_at_image(c, x, images, c_image_size(&p->in)), in, c_at_image(c, c->y, images, c_image_size(&p->out)),
                 c_image(c, &p->out), c_window(c, &p->window), p->is_adaptive);
     c_end_images(c, images);
@@ -105,7 +105,7 @@ void c_max_pool(const struct c_call *c, const struct pooling *p, const char *x, 
 
 void c_average_pool(const struct c_call *c, const struct pooling *p, size_t images) {
     c_begin_images(c, images);
-    text_printf(c_use(c, "average_pool"), "    average_pool(%s, %s, %s, %s,\n                 %s, %d, %d, %zu);\n",
+    text_printf(&c->c->body, "    average_pool(%s, %s, %s, %s,\n                 %s, %d, %d, %zu);\n",
                 c_at_image(c, c->x, images, c_image_size(&p->in)), c_image(c, &p->in),
                 c_at_image(c, c->y, images, c_image_size(&p->out)), c_image(c, &p->out), c_window(c, &p->window),
                 p->is_adaptive, !p->is_adaptive && !p->excludes_padding, p->divisor);

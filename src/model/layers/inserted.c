@@ -146,7 +146,7 @@ static void reorder_backward(const struct layer *layer, const struct pass *pass,
 static void reorder_c(const struct c_call *c) {
     size_t channels = (size_t)c->layer->in.size[0], positions = c->layer->in_size / channels;
     bool is_last = c->layer->in.is_channels_last;
-    text_printf(c_use(c, "transpose"), "    transpose(%s, %s, %zu, %zu);\n", c->x, c->y, is_last ? positions : channels,
+    text_printf(&c->c->body, "    transpose(%s, %s, %zu, %zu);\n", c->x, c->y, is_last ? positions : channels,
                 is_last ? channels : positions);
 }
 

@@ -201,8 +201,7 @@ static const char *multiply_onnx(const struct onnx_call *c) {
 }
 
 static void multiply_c(const struct c_call *c) {
-    text_printf(c_use(c, "multiply"), "    multiply(%s, %s, %s, %zu);\n", c->inputs[0], c->inputs[1], c->y,
-                c->layer->out_size);
+    text_printf(&c->c->body, "    multiply(%s, %s, %s, %zu);\n", c->inputs[0], c->inputs[1], c->y, c->layer->out_size);
 }
 
 static const struct layer_type product = {

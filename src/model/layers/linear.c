@@ -194,8 +194,8 @@ static const char *write_onnx(const struct onnx_call *c) {
 static void write_c(const struct c_call *c) {
     const char *w = c_matrix(c, weight_of(c->layer)), *b = c_plain(c, own_bias(c->layer));
     size_t in = c_last(&c->layer->in), out = c_last(&c->layer->out);
-    text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", c->x, w, b, c->y,
-                c->layer->in_size / in, in, out);
+    text_printf(&c->c->body, "    linear(%s, %s, %s, %s, %zu, %zu, %zu);\n", c->x, w, b, c->y, c->layer->in_size / in,
+                in, out);
 }
 
 static const struct schema_alias aliases[] = {

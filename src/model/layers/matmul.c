@@ -76,9 +76,8 @@ static void write_c(const struct c_call *c) {
     const struct shape *a = &c->layer->in, *y = &c->layer->out;
     size_t m = (size_t)a->size[a->dims - 2], k = c_last(a), n = c_last(y), count = c->layer->in_size / (m * k);
     c_begin_images(c, count);
-    text_printf(c_use(c, "linear"), "    linear(%s, %s, 0, %s, %zu, %zu, %zu);\n",
-                c_at_image(c, c->inputs[0], count, m * k), c_at_image(c, c->inputs[1], count, k * n),
-                c_at_image(c, c->y, count, m * n), m, k, n);
+    text_printf(&c->c->body, "    linear(%s, %s, 0, %s, %zu, %zu, %zu);\n", c_at_image(c, c->inputs[0], count, m * k),
+                c_at_image(c, c->inputs[1], count, k * n), c_at_image(c, c->y, count, m * n), m, k, n);
     c_end_images(c, count);
 }
 

@@ -176,14 +176,13 @@ static const char *rms_onnx(const struct onnx_call *c) {
 
 static void layer_c(const struct c_call *c) {
     const char *w = c_plain(c, weight_of(c->layer)), *b = c_plain(c, bias_of(c->layer));
-    text_printf(c_use(c, "layer_norm"), "    layer_norm(%s, %s, %s, %af, %s, %zu, %zu);\n", c->x, w, b,
+    text_printf(&c->c->body, "    layer_norm(%s, %s, %s, %af, %s, %zu, %zu);\n", c->x, w, b,
                 (double)layer_eps(c->layer), c->y, vectors(c->layer, 1), width(c->layer));
 }
 
 static void rms_c(const struct c_call *c) {
-    text_printf(c_use(c, "rms_norm"), "    rms_norm(%s, %s, %af, %s, %zu, %zu);\n", c->x,
-                c_plain(c, weight_of(c->layer)), (double)rms_eps(c->layer), c->y, vectors(c->layer, 1),
-                width(c->layer));
+    text_printf(&c->c->body, "    rms_norm(%s, %s, %af, %s, %zu, %zu);\n", c->x, c_plain(c, weight_of(c->layer)),
+                (double)rms_eps(c->layer), c->y, vectors(c->layer, 1), width(c->layer));
 }
 
 /* What both rows have. The input is a residual stream, which stays float32. */
@@ -249,7 +248,7 @@ static void group_c(const struct c_call *c) {
     const struct layer *layer = c->layer;
     size_t channels = (size_t)layer->in.size[0];
     const char *w = c_plain(c, weight_of(layer)), *b = c_plain(c, bias_of(layer));
-    text_printf(c_use(c, "group_norm"), "    group_norm(%s, %s, %s, %a, %s, %zu, %zu, %zu);\n", c->x, w, b,
+    text_printf(&c->c->body, "    group_norm(%s, %s, %s, %a, %s, %zu, %zu, %zu);\n", c->x, w, b,
                 (double)(float)config_of(layer)->eps, c->y, layer->in_size / channels, channels, groups_of(layer));
 }
 

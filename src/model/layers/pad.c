@@ -136,7 +136,7 @@ static void write_c(const struct c_call *c) {
     size_t outer;
     struct pad p = pad_of(c->layer, &outer);
     const size_t out[3] = {pad_size(&p, 0), pad_size(&p, 1), pad_size(&p, 2)};
-    text_printf(c_use(c, "pad"), "    pad(%s, %s, %zu, %s, %s, %s, %zu, '%c', ", c->x, c->y, outer, c_list(c, p.in, 3),
+    text_printf(&c->c->body, "    pad(%s, %s, %zu, %s, %s, %s, %zu, '%c', ", c->x, c->y, outer, c_list(c, p.in, 3),
                 c_list(c, p.before, 3), c_list(c, out, 3), p.inner, letters[p.mode]);
     if (isinf(p.value))
         text_printf(&c->c->body, "%sINFINITY);\n", p.value > 0 ? "" : "-");

@@ -175,7 +175,7 @@ static const char *permute_onnx(const struct onnx_call *c) {
 }
 
 static void permutation_c(const struct c_call *c, struct permutation p) {
-    text_printf(c_use(c, "permute"), "    permute(%s, %s, %d, %s, %s);\n", c->x, c->y, p.dims,
+    text_printf(&c->c->body, "    permute(%s, %s, %d, %s, %s);\n", c->x, c->y, p.dims,
                 c_list(c, p.size, (size_t)p.dims), c_list(c, p.stride, (size_t)p.dims));
 }
 

@@ -686,7 +686,7 @@ static void unpool_c(const struct c_call *c) {
     struct unpooling u = unpooling_of(c->layer);
     struct window one = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
     text_printf(
-        c_use(c, "max_unpool"),
+        &c->c->body,
         "    max_unpool(%s, %s, %zu, %s,\n               %s, %zu, %s,\n               %s,\n               %s);\n",
         c->inputs[0], c->inputs[1], u.images, c_image(c, &u.image.in), c->y, u.dims == 4 ? u.volume.out.height : 1,
         c_image(c, &u.image.out), c_window(c, u.dims == 4 ? &u.volume.window : &one), c_window(c, &u.image.window));

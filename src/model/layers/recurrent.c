@@ -860,19 +860,19 @@ static void add_direction(const struct c_call *c, size_t l, size_t d, const char
     }
     if (config_of(layer)->bias) b = c_plain(c, param + 2), hidden_bias = c_plain(c, param + 3);
     if (config_of(layer)->bias && cell != RECURRENT_GRU) {
-        text_printf(c_use(c, "add"), "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
+        text_printf(&c->c->body, "    add(%s, %s, %s, %zu);\n", b, hidden_bias, bias, width);
         b = bias;
     }
-    text_printf(c_use(c, "linear"), "    linear(%s, %s, %s, %s, %s, %zu, %zu);\n", x, w, b, gates, length, in, width);
+    text_printf(&c->c->body, "    linear(%s, %s, %s, %s, %s, %zu, %zu);\n", x, w, b, gates, length, in, width);
     if (cell == RECURRENT_LSTM)
-        text_printf(c_use(c, "lstm"), "    lstm(%s, %s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w,
-                    start[0], start[1], state, y, stride, length, hidden, d);
+        text_printf(&c->c->body, "    lstm(%s, %s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, start[0],
+                    start[1], state, y, stride, length, hidden, d);
     else if (cell == RECURRENT_GRU)
-        text_printf(c_use(c, "gru"), "    gru(%s, %s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w,
-                    hidden_bias, start[0], state, y, stride, length, hidden, d);
+        text_printf(&c->c->body, "    gru(%s, %s, %s, %s, %s, %s, %zu, %s, %zu, %zu);\n", gates, hidden_w, hidden_bias,
+                    start[0], state, y, stride, length, hidden, d);
     else
-        text_printf(c_use(c, "recurrence"), "    recurrence(%s, %s, %s, %s, %zu, %s, %zu, %zu, %d);\n", gates, hidden_w,
-                    start[0], y, stride, length, hidden, d, cell == RECURRENT_RELU);
+        text_printf(&c->c->body, "    recurrence(%s, %s, %s, %s, %zu, %s, %zu, %zu, %d);\n", gates, hidden_w, start[0],
+                    y, stride, length, hidden, d, cell == RECURRENT_RELU);
     const char *last =
         arena_printf(c->c->arena, "%s + %s * %zu", y, d ? "0" : arena_printf(c->c->arena, "(%s - 1)", length), stride);
     for (size_t k = 0; k < last_states(layer); k++)

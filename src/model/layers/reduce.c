@@ -130,7 +130,7 @@ static const char *mean_onnx(const struct onnx_call *c) {
 static void mean_c(const struct c_call *c) {
     size_t outer, count, inner;
     blocks_of(c->layer, &outer, &count, &inner);
-    text_printf(c_use(c, "mean"), "    mean(%s, %s, %zu, %s, %zu);\n", c->x, c->y, outer,
+    text_printf(&c->c->body, "    mean(%s, %s, %zu, %s, %zu);\n", c->x, c->y, outer,
                 c_length(c, lengths_number(c->layer), count), inner);
 }
 

@@ -142,7 +142,7 @@ static void write_c(const struct c_call *c) {
             *to++ = (float)cos(angle);
             *to++ = (float)sin(angle);
         }
-    text_printf(c_use(c, "rotate"), "    rotate(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", c->x,
+    text_printf(&c->c->body, "    rotate(%s, %s, %s, %zu, %zu, %zu, %zu, %d);\n", c->x,
                 c_table(c, angles, count, "cosines and sines of a rotary embedding"), c->y, tokens,
                 c_last(&c->layer->in), heads_of(c->layer), size, config->is_interleaved);
 }

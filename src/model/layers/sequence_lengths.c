@@ -55,7 +55,7 @@ static const char *write_onnx(const struct onnx_call *c) {
 
 static void write_c(const struct c_call *c) {
     const char *length = c_length(c, c->layer->out.lengths, 0);
-    text_printf(c_use(c, "given_length"), "    const size_t %s = given_length(*(%s), %zu);\n", length, c->inputs[1],
+    text_printf(&c->c->body, "    const size_t %s = given_length(*(%s), %zu);\n", length, c->inputs[1],
                 (size_t)c->layer->out.size[0]);
     text_printf(&c->c->body, "    if (%s == 0) return 2;\n", length);
     c_columns(c, c->x, c->layer->out_size, c->y, c->layer->out_size, 1, c->layer->out_size);

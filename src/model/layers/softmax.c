@@ -30,8 +30,7 @@ static const char *write_onnx(const struct onnx_call *c) {
 static void write_c(const struct c_call *c) {
     size_t size = c_last(&c->layer->in);
     const char *function = is_log(c->layer) ? "log_softmax" : "softmax";
-    text_printf(c_use(c, function), "    %s(%s, %s, %zu, %zu);\n", function, c->x, c->y, c->layer->in_size / size,
-                size);
+    text_printf(&c->c->body, "    %s(%s, %s, %zu, %zu);\n", function, c->x, c->y, c->layer->in_size / size, size);
 }
 
 #define SOFTMAX                                                                                                        \

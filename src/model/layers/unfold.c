@@ -195,7 +195,7 @@ static const char *fold_onnx(const struct onnx_call *c) {
 static void write_c(const struct c_call *c) {
     const char *function = c->layer->type == &layer_fold ? "fold" : "unfold";
     struct folding f = folding_of(c->layer);
-    text_printf(c_use(c, function), "    %s(%s, %s, %zu, %s, %s, %s, %s, %s, %s);\n", function, c->x, c->y, f.channels,
+    text_printf(&c->c->body, "    %s(%s, %s, %zu, %s, %s, %s, %s, %s, %s);\n", function, c->x, c->y, f.channels,
                 c_list(c, f.in, 2), c_list(c, f.out, 2), c_list(c, f.window.kernel, 2), c_list(c, f.window.stride, 2),
                 c_list(c, f.window.padding, 2), c_list(c, f.window.dilation, 2));
 }

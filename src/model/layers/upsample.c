@@ -168,8 +168,8 @@ static void write_c(const struct c_call *c) {
     const struct resize r = resize_of(c->layer);
     struct image_shape in = {r.side[0].in, r.side[1].in, r.channels};
     struct image_shape out = {r.side[0].out, r.side[1].out, r.channels};
-    text_printf(c_use(c, "upsample"), "    upsample(%s, %s, %s, %s,\n             %af, %af, %d, %d);\n", c->x,
-                c_image(c, &in), c->y, c_image(c, &out), (double)r.side[0].scale, (double)r.side[1].scale, r.is_nearest,
+    text_printf(&c->c->body, "    upsample(%s, %s, %s, %s,\n             %af, %af, %d, %d);\n", c->x, c_image(c, &in),
+                c->y, c_image(c, &out), (double)r.side[0].scale, (double)r.side[1].scale, r.is_nearest,
                 r.align_corners);
 }
 

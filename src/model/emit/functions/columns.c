@@ -1,6 +1,5 @@
 /* Values of a table's columns. */
 
-/* ---- find_text ---- */
 /* The index of text in items (count); -1: it is none of them. */
 INLINE int find_text(const char *text, const char *const *items, int count) {
     int i;
@@ -9,7 +8,6 @@ INLINE int find_text(const char *text, const char *const *items, int count) {
     return -1;
 }
 
-/* ---- find_number ---- */
 /* The index of value in items (count); -1: it is none of them. */
 INLINE int find_number(double value, const double *items, int count) {
     int i;
@@ -18,7 +16,6 @@ INLINE int find_number(double value, const double *items, int count) {
     return -1;
 }
 
-/* ---- date ---- */
 /* Dates of ISO 8601: 2024-05-31, 2024/05/31 or 20240531, then optionally T or a blank and 14:30, 14:30:05 or
  * 14:30:05.25, then optionally Z, +02:00, +0200 or +02, which is not applied. */
 static int read_digits(const char **at, int count, int *out) {

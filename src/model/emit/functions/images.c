@@ -1,6 +1,5 @@
 /* Layers over images, (height, width, channels) in memory. */
 
-/* ---- window ---- */
 /* A kernel or window over an image: [0] along the height, [1] along the width. */
 struct model_window {
     size_t kernel[2], stride[2], padding[2], dilation[2];
@@ -11,7 +10,6 @@ struct model_image {
     size_t height, width, channels;
 };
 
-/* ---- convolution (window, linear) ---- */
 /* Convolution: the pixels under the kernel, zeros beyond the image, times w (groups, kernel height, kernel width, in
  * channels of a group, out channels of a group). [column]: memory for the pixels of one group. */
 INLINE void convolution(const float *x, struct model_image in, const float *w, const float *b, float *y,
@@ -35,7 +33,6 @@ INLINE void convolution(const float *x, struct model_image in, const float *w, c
             }
 }
 
-/* ---- convolution_transpose (window) ---- */
 /* Transposed convolution: each pixel of x times w (groups, kernel height, kernel width, out channels of a group, in
  * channels of a group) is added to the pixels of y that are under the kernel; then b. */
 INLINE void convolution_transpose(const float *x, struct model_image in, const float *w, const float *b, float *y,
@@ -65,7 +62,6 @@ INLINE void convolution_transpose(const float *x, struct model_image in, const f
         for (o = 0; o < out.channels; o++) y[o] += b[o];
 }
 
-/* ---- span ---- */
 /* The elements of a window along one dimension, in the image; [padded]: with those in the padding. */
 struct span {
     size_t from, to, padded;
@@ -88,7 +84,6 @@ INLINE struct span span_of(struct model_window w, int is_adaptive, int d, size_t
     return s;
 }
 
-/* ---- max_pool (window, span) ---- */
 /* The maximum of each window; NaN is the maximum. [is_adaptive]: the windows follow from the sizes. */
 INLINE void max_pool(const float *x, struct model_image in, float *y, struct model_image out,
                      struct model_window window, int is_adaptive) {
@@ -107,7 +102,6 @@ INLINE void max_pool(const float *x, struct model_image in, float *y, struct mod
         }
 }
 
-/* ---- max_unpool (window, span) ---- */
 /* The inverse of the max pool of [before], a volume of [depth] images: each value of x is put where the maximum of its
  * window is, all else is 0. */
 INLINE void max_unpool(const float *x, const float *before, size_t depth, struct model_image in, float *y,
@@ -134,7 +128,6 @@ INLINE void max_unpool(const float *x, const float *before, size_t depth, struct
             }
 }
 
-/* ---- average_pool (window, span) ---- */
 /* The average of each window over its elements ([counts_padding]: also those in the padding) or, with [divisor], the
  * sum divided by it. [is_adaptive]: the windows follow from the sizes. */
 INLINE void average_pool(const float *x, struct model_image in, float *y, struct model_image out,
@@ -154,7 +147,6 @@ INLINE void average_pool(const float *x, struct model_image in, float *y, struct
         }
 }
 
-/* ---- tap ---- */
 /* The elements of x that element [o] of an upsampled dimension is made of: (1 - weight) x[first] + weight x[second] */
 struct tap {
     size_t first, second;
@@ -176,7 +168,6 @@ INLINE struct tap tap_of(size_t in, size_t out, float scale, int is_nearest, int
     return t;
 }
 
-/* ---- upsample (window, tap) ---- */
 /* y (out.height, out.width, channels) from x (in.height, in.width, channels): the nearest pixel, or a mean of the four
  * around a point. [high], [wide]: of a coordinate of y to one of x */
 INLINE void upsample(const float *x, struct model_image in, float *y, struct model_image out, float high, float wide,
@@ -200,7 +191,6 @@ INLINE void upsample(const float *x, struct model_image in, float *y, struct mod
     }
 }
 
-/* ---- batch_norm ---- */
 /* y (positions, channels) = x scale + shift, which contain the running statistics, weight and bias */
 INLINE void batch_norm(const float *x, const float *scale, const float *shift, float *y, size_t positions,
                        size_t channels) {
@@ -209,7 +199,6 @@ INLINE void batch_norm(const float *x, const float *scale, const float *shift, f
         for (c = 0; c < channels; c++) y[c] = fmaf(x[c], scale[c], shift[c]);
 }
 
-/* ---- group_norm ---- */
 /* y (positions, channels) = (x - mean) / sqrt(variance + eps) w + b over each group of channels */
 INLINE void group_norm(const float *x, const float *w, const float *b, double eps, float *y, size_t positions,
                        size_t channels, size_t groups) {

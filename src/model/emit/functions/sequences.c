@@ -1,6 +1,5 @@
 /* Layers over tokens and positions. */
 
-/* ---- embedding ---- */
 /* y (count, size): row tokens[i] of w; 2 for a token that w does not have */
 INLINE int embedding(const int32_t *tokens, const float *w, float *y, size_t count, int32_t vocabulary, size_t size) {
     size_t i;
@@ -11,7 +10,6 @@ INLINE int embedding(const int32_t *tokens, const float *w, float *y, size_t cou
     return 0;
 }
 
-/* ---- embedding_bag ---- */
 /* y (size): the mean (0), sum (1) or maximum (2) of the rows of w (vocabulary, size) without the token padding; 2 for a
  * token that w does not have. The tokens are tokens (count), or values (count) where tokens is NULL. */
 INLINE int embedding_bag(const int32_t *tokens, const float *values, const float *w, float *y, size_t count,
@@ -37,7 +35,6 @@ INLINE int embedding_bag(const int32_t *tokens, const float *values, const float
     return 0;
 }
 
-/* ---- embedding_of_values ---- */
 /* y (count, size): row x[i] of w; 2 for a value that is no token of w */
 INLINE int embedding_of_values(const float *x, const float *w, float *y, size_t count, int32_t vocabulary,
                                size_t size) {
@@ -49,7 +46,6 @@ INLINE int embedding_of_values(const float *x, const float *w, float *y, size_t 
     return 0;
 }
 
-/* ---- attention (largest, exponential, total) ---- */
 /* Queries (rows, heads * size), keys and values (keys, kv_heads * size), whose rows are strides apart: neighbouring
  * heads of queries share keys and values. Keys from [length] on are padding. */
 struct attention {
@@ -98,8 +94,8 @@ INLINE void attend(struct attention a, float *y, float *work) {
                     max = largest(row, visible);
                     max = max > before ? max : before;
                     maximum[i] = max;
-                    factor = exponential((before - max) * scale);
-                    for (j = 0; j < visible; j++) row[j] = exponential((row[j] - max) * scale);
+                    factor = math_exp((before - max) * scale);
+                    for (j = 0; j < visible; j++) row[j] = math_exp((row[j] - max) * scale);
                     for (j = visible; j < keys; j++) row[j] = 0;
                     for (j = 0; j < visible; j++) sums[j % 16] += row[j];
                     sum[i] = sum[i] * factor + total(sums);
@@ -117,7 +113,6 @@ INLINE void attend(struct attention a, float *y, float *work) {
     }
 }
 
-/* ---- self_attention (attention) ---- */
 /* y (tokens, heads * size) of qkv (tokens, (heads + 2 * kv_heads) * size), of which the first [length] tokens are real
  */
 INLINE void self_attention(const float *qkv, float *y, size_t tokens, size_t length, size_t heads, size_t kv_heads,
@@ -130,7 +125,6 @@ INLINE void self_attention(const float *qkv, float *y, size_t tokens, size_t len
     attend(a, y, work);
 }
 
-/* ---- cross_attention (attention) ---- */
 /* y (rows, heads * size) of q (rows, heads * size) and kv (keys, 2 * heads * size), of which the first [length] are
  * real; mask (mask_queries, keys), or NULL: 1 hides a key (kind 0), or shows it (1), or it is added to the score (2) */
 INLINE void cross_attention(const float *q, const float *kv, float *y, size_t rows, size_t keys, size_t length,
@@ -145,7 +139,6 @@ INLINE void cross_attention(const float *q, const float *kv, float *y, size_t ro
     attend(a, y, work);
 }
 
-/* ---- hides_all ---- */
 /* Whether mask (queries, keys), of a kind of cross_attention, leaves a query without a key */
 INLINE int hides_all(const float *mask, size_t queries, size_t keys, int kind) {
     size_t q, k;
@@ -160,28 +153,24 @@ INLINE int hides_all(const float *mask, size_t queries, size_t keys, int kind) {
     return 0;
 }
 
-/* ---- length_of_tokens ---- */
 /* The tokens up to the last one that is not [padding], at least 1 */
 INLINE size_t length_of_tokens(const int32_t *tokens, size_t count, int32_t padding) {
     while (count > 1 && tokens[count - 1] == padding) count--;
     return count;
 }
 
-/* ---- length_of_values ---- */
 /* The tokens up to the last one that is not [padding], at least 1 */
 INLINE size_t length_of_values(const float *tokens, size_t count, float padding) {
     while (count > 1 && !(tokens[count - 1] < padding) && !(tokens[count - 1] > padding)) count--;
     return count;
 }
 
-/* ---- given_length ---- */
 /* The length that is an input, 1 to [positions]; 0: it is none */
 INLINE size_t given_length(float value, size_t positions) {
     if (!(value >= 1 && value <= (float)positions)) return 0;
     return (float)(size_t)value < value ? 0 : (size_t)value;
 }
 
-/* ---- rotate ---- */
 /* y (tokens, features): pairs of x's first heads * size features rotated by the angles (tokens, size / 2, cosine and
  * sine); a pair is (i, i + size / 2) of a head, or with is_interleaved (2i, 2i + 1). Two loops, because gcc 12 turns
  * neighbours that are a difference and a sum of products into an instruction that fuses them. */
@@ -203,7 +192,6 @@ INLINE void rotate(const float *x, const float *angles, float *y, size_t tokens,
     }
 }
 
-/* ---- lstm (linear, sigmoid, hyperbolic_tangent) ---- */
 /* One direction of an LSTM: y (steps, hidden; rows stride apart) from gates (steps, 4 * hidden), x W + b of i, f, g, o.
  * w (hidden, 4 * hidden), c (hidden), which becomes the last cell state; h0 and c0 (hidden) or 0: those before */
 INLINE void lstm(float *gates, const float *w, const float *h0, const float *c0, float *c, float *y, size_t stride,
@@ -215,17 +203,15 @@ INLINE void lstm(float *gates, const float *w, const float *h0, const float *c0,
         size_t t = is_reverse ? steps - 1 - s : s;
         float *i = gates + t * 4 * hidden, *f = i + hidden, *g = f + hidden, *o = g + hidden, *h = y + t * stride;
         if (before) linear(before, w, i, i, 1, hidden, 4 * hidden);
-        sigmoid(i, i, 2 * hidden);
-        hyperbolic_tangent(g, g, hidden);
-        sigmoid(o, o, hidden);
+        for (j = 0; j < 2 * hidden; j++) i[j] = sigmoid_value(i[j]);
+        for (j = 0; j < hidden; j++) g[j] = tanh_value(g[j]);
+        for (j = 0; j < hidden; j++) o[j] = sigmoid_value(o[j]);
         for (j = 0; j < hidden; j++) c[j] = fmaf(f[j], c[j], i[j] * g[j]);
-        hyperbolic_tangent(c, h, hidden);
-        for (j = 0; j < hidden; j++) h[j] = o[j] * h[j];
+        for (j = 0; j < hidden; j++) h[j] = o[j] * tanh_value(c[j]);
         before = h;
     }
 }
 
-/* ---- gru (linear, sigmoid, hyperbolic_tangent) ---- */
 /* One direction of a GRU: y (steps, hidden; rows stride apart) from gates (steps, 3 * hidden), x W + b of r, z, n.
  * w (hidden, 3 * hidden), b (3 * hidden) or 0, states (3 * hidden); h0 (hidden) or 0: the state before */
 INLINE void gru(float *gates, const float *w, const float *b, const float *h0, float *states, float *y, size_t stride,
@@ -237,9 +223,9 @@ INLINE void gru(float *gates, const float *w, const float *b, const float *h0, f
         float *r = gates + t * 3 * hidden, *z = r + hidden, *n = z + hidden, *h = y + t * stride;
         linear(before, w, b, states, 1, before ? hidden : 0, 3 * hidden);
         for (j = 0; j < 2 * hidden; j++) r[j] += states[j];
-        sigmoid(r, r, 2 * hidden);
+        for (j = 0; j < 2 * hidden; j++) r[j] = sigmoid_value(r[j]);
         for (j = 0; j < hidden; j++) n[j] = fmaf(r[j], states[2 * hidden + j], n[j]);
-        hyperbolic_tangent(n, n, hidden);
+        for (j = 0; j < hidden; j++) n[j] = tanh_value(n[j]);
         if (before)
             for (j = 0; j < hidden; j++) h[j] = fmaf(z[j], before[j] - n[j], n[j]);
         else
@@ -248,21 +234,17 @@ INLINE void gru(float *gates, const float *w, const float *b, const float *h0, f
     }
 }
 
-/* ---- recurrence (linear, relu, hyperbolic_tangent) ---- */
 /* One direction of an RNN: y (steps, hidden; rows stride apart) from gates (steps, hidden), x W + b. w (hidden,
  * hidden), h0 (hidden) or 0: the state before */
 INLINE void recurrence(float *gates, const float *w, const float *h0, float *y, size_t stride, size_t steps,
                        size_t hidden, int is_reverse, int is_relu) {
-    size_t s;
+    size_t s, j;
     const float *before = h0;
     for (s = 0; s < steps; s++) {
         size_t t = is_reverse ? steps - 1 - s : s;
         float *gate = gates + t * hidden, *h = y + t * stride;
         if (before) linear(before, w, gate, gate, 1, hidden, hidden);
-        if (is_relu)
-            relu(gate, h, hidden);
-        else
-            hyperbolic_tangent(gate, h, hidden);
+        for (j = 0; j < hidden; j++) h[j] = is_relu ? relu_value(gate[j]) : tanh_value(gate[j]);
         before = h;
     }
 }

@@ -1,27 +1,35 @@
-/* Values in another order, and sums of values. */
+/* Values in another order, sums and products of values. */
 
-/* ---- columns ---- */
 /* y (rows, width) = x (rows, width); neighbouring rows are x_stride and y_stride elements apart */
 INLINE void columns(const float *x, size_t x_stride, float *y, size_t y_stride, size_t rows, size_t width) {
     size_t r;
     for (r = 0; r < rows; r++) memcpy(y + r * y_stride, x + r * x_stride, width * sizeof *y);
 }
 
-/* ---- multiply ---- */
 /* y (count) = a * b */
 INLINE void multiply(const float *a, const float *b, float *y, size_t count) {
     size_t i;
     for (i = 0; i < count; i++) y[i] = a[i] * b[i];
 }
 
-/* ---- add ---- */
 /* y (count) = a + b; y may be a or b */
 INLINE void add(const float *a, const float *b, float *y, size_t count) {
     size_t i;
     for (i = 0; i < count; i++) y[i] = a[i] + b[i];
 }
 
-/* ---- transpose ---- */
+/* x above 0, else x times the slope of its channel */
+INLINE void prelu(const float *x, const float *slopes, float *y, size_t count, size_t channels) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] > 0 ? x[i] : slopes[i % channels] * x[i];
+}
+
+/* x times the factor of its channel */
+INLINE void scale(const float *x, const float *factors, float *y, size_t count, size_t channels) {
+    size_t i;
+    for (i = 0; i < count; i++) y[i] = x[i] * factors[i % channels];
+}
+
 /* y (width, height) from x (height, width) */
 INLINE void transpose(const float *x, float *y, size_t height, size_t width) {
     size_t i, j;
@@ -29,7 +37,6 @@ INLINE void transpose(const float *x, float *y, size_t height, size_t width) {
         for (j = 0; j < width; j++) y[j * height + i] = x[i * width + j];
 }
 
-/* ---- mean ---- */
 /* y (outer, inner) = the mean over x (outer, size, inner) */
 INLINE void mean(const float *x, float *y, size_t outer, size_t size, size_t inner) {
     size_t o, i, j;
@@ -41,7 +48,6 @@ INLINE void mean(const float *x, float *y, size_t outer, size_t size, size_t inn
     }
 }
 
-/* ---- permute ---- */
 /* y (size[0], size[1], ...): its element (i_0, i_1, ...) is element i_0 stride[0] + i_1 stride[1] + ... of x */
 INLINE void permute(const float *x, float *y, size_t dims, const size_t *size, const size_t *stride) {
     size_t count = 1, i, d;
@@ -53,7 +59,6 @@ INLINE void permute(const float *x, float *y, size_t dims, const size_t *size, c
     }
 }
 
-/* ---- unfold ---- */
 /* y (channels, kernel[0], kernel[1], out[0], out[1]): the windows of x (channels, in[0], in[1]), 0 in the padding */
 INLINE void unfold(const float *x, float *y, size_t channels, const size_t *in, const size_t *out, const size_t *kernel,
                    const size_t *stride, const size_t *padding, const size_t *dilation) {
@@ -69,7 +74,6 @@ INLINE void unfold(const float *x, float *y, size_t channels, const size_t *in, 
                     }
 }
 
-/* ---- fold ---- */
 /* The number of the window that has pixel [i] as element [k]; out: none has */
 INLINE size_t fold_window(size_t i, size_t k, size_t out, size_t stride, size_t padding, size_t dilation) {
     size_t at = i + padding, offset = k * dilation;
@@ -98,7 +102,6 @@ INLINE void fold(const float *x, float *y, size_t channels, const size_t *in, co
             }
 }
 
-/* ---- pad ---- */
 /* The element that element [o] of a padded dimension of [in] elements copies; in: none. The mode is 'c', of constants,
  * or that of reflect, edge or wrap. */
 INLINE size_t pad_source(size_t in, size_t before, char mode, size_t o) {
@@ -126,7 +129,6 @@ INLINE void pad(const float *x, float *y, size_t rows, const size_t *in, const s
                 }
 }
 
-/* ---- unfold_depth ---- */
 /* y (out, slice, kernel): element k of window o is x[o * stride + k * dilation - padding] of x (in, slice), or 0 */
 INLINE void unfold_depth(const float *x, float *y, size_t in, size_t out, size_t slice, size_t kernel, size_t stride,
                          size_t padding, size_t dilation) {
@@ -140,7 +142,6 @@ INLINE void unfold_depth(const float *x, float *y, size_t in, size_t out, size_t
         }
 }
 
-/* ---- fold_depth ---- */
 /* y (in, positions, channels): the sums of the elements of all windows x (out, positions, channels, kernel), of which
  * unfold_depth says where they are; then b */
 INLINE void fold_depth(const float *x, const float *b, float *y, size_t in, size_t out, size_t positions,
