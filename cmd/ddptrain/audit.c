@@ -650,9 +650,10 @@ static status certify(struct audit *a) {
     status s = take_late(a, recorded_run_read(a->folder, &a->recorded));
     if (!s) s = write_statement(a, &text);
     if (!s) print_gaps(&a->recorded);
-    if (!s && a->line->out) s = check_out(a->line->out);
-    if (!s && a->line->out) s = io_replace_text(a->line->out, text_string(&text));
-    if (!s && !a->line->out) fputs(text_string(&text), stdout);
+    const char *out = a->line->out && strcmp(a->line->out, "-") != 0 ? a->line->out : NULL;
+    if (!s && out) s = check_out(out);
+    if (!s && out) s = io_replace_text(out, text_string(&text));
+    if (!s && !out) fputs(text_string(&text), stdout);
     return s;
 }
 
@@ -688,5 +689,6 @@ const struct subcommand subcommand_certify = {
     .help = "an in-toto statement about a run that has ended, which audit --statement proves",
     .run = run_certify,
     .options = OPTION_OUT,
+    .writes_stdout = true,
     .operand = "folder",
 };

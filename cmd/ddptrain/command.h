@@ -125,6 +125,7 @@ struct subcommand {
     bool takes_overrides;                 /* KEY=VALUE; of other commands such a word is an operand */
     const char *const *override_prefixes; /* NULL-terminated; NULL: any key */
     bool accepts_data;                    /* a data file may follow the config; max_operands is 2 */
+    bool writes_stdout;                   /* --out may be "-" */
     bool takes_pattern; /* the operand may be a pattern of data files, such as part-*.csv, in quotes */
 };
 

@@ -117,8 +117,9 @@ static const struct option options[] = {
            "this update of the run, from 1; the file is RUN-step-N.h5 in this folder without --out"),
     OPTION(TEXT, "--trace", trace, OPTION_STOP_AFTER, NULL, NULL),
     OPTION(TEXT, "--save-at", save_at, OPTION_STOP_AFTER, NULL, NULL),
-    OPTION(TEXT, "--out", out, OPTION_OUT, NULL, NULL),
-    OPTION(TEXT, "--format", format, OPTION_FORMAT, "safetensors|pt|onnx|c|pytorch",
+    OPTION(TEXT, "--out", out, OPTION_OUT, "FILE",
+           "the file that is written; of predict and certify the default is -, the standard output"),
+    OPTION(TEXT, "--format", format, OPTION_FORMAT, "safetensors|pt|onnx|c|pytorch|metrics-csv|mlflow",
            "default: by the extension of --out"),
     OPTION(TEXT, "--checkpoint", checkpoint, OPTION_CHECKPOINT, "FILE|best|newest|initial",
            "this checkpoint, or that of this run folder; best:\n"
@@ -437,6 +438,8 @@ status options_parse(int argc, char **argv, int first, const struct subcommand *
             return unexpected(argv + i, argc - i, subcommand, line);
         line->config = line->operand_count ? line->operands[0] : NULL;
     }
+    if (line->out && strcmp(line->out, "-") == 0 && !subcommand->writes_stdout)
+        return status_usage("--out -: %s writes a file, not to standard output; give it a name", subcommand->name);
     if (line->wants_tensorboard) line->overrides[line->override_count++] = subcommand->tensorboard;
     return OK;
 }

@@ -91,4 +91,5 @@ const struct subcommand subcommand_predict = {
     .max_operands = 2,
     .accepts_run = true,
     .accepts_data = true,
+    .writes_stdout = true,
 };

@@ -105,6 +105,17 @@ class Submit(program.Case):
             _, err = self.submit("--queue", "slurm", "--nodes", 1 if "--standalone" in words else 2, "--time", "1:00:00", *words, code=program.USAGE)
             self.assertIn("submit does not accept --standalone, --node-rank, --master-addr, --master-port and --max-restarts: the queue", err)
 
+    def test_no_file_is_named_as_the_standard_output(self):
+        """Of --out, which other commands than predict and certify do not take as that."""
+        self.run_program("wine.yaml", "train.epochs=1", "--run-dir", "run")
+        self.write("own.c", "")
+        for words in (("submit", "wine.yaml", "--time", "1:00:00", "--queue", "pbs"), ("report", "run"), ("export", "run", "--format", "c"), ("export", "run", "--format", "metrics-csv"),
+                      ("replay", "run", "--step", "1"), ("extension", "build", "own.c")):
+            self.run_program(*words, "--out", "-", code=program.USAGE, err=f"--out -: {words[0]} writes a file, not to standard output; give it a name")
+        self.assertEqual(self.run_program("certify", "run", "--out", "-")[0], self.run_program("certify", "run")[0])
+        self.assertEqual(self.run_program("predict", "run", "--out", "-")[0], self.run_program("predict", "run")[0])
+        self.assertNotIn("-", os.listdir(self.path()))
+
     def test_a_sweep(self):
         self.write("search.yaml", "config: wine.yaml\nmethod: grid\nmetric: {name: val_loss, goal: minimize}\nparameters: {optimizer.lr: {values: [0.1, 0.01]}}\n")
         self.run_program("submit", "search.yaml", "--queue", "slurm", "--time", "100:00:00", "--out", "my job.sh")
