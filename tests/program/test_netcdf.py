@@ -235,6 +235,9 @@ class NetCDF(program.Case):
             self.write("test.yaml", CONFIG.replace("FILE", name))
             self.run_program("check", "test.yaml", *words, code=program.DATA, err=message)
         self.write("test.yaml", CONFIG.replace("FILE", "a.nc"))
+        self.run_program("check", "test.yaml", "dataset.columns={turned: ignore}")
+        for words in ("dataset.columns={turned: category}", "dataset.filter='turned > 0'", "dataset.weights=turned", "dataset={path: a.nc, inputs: [more], targets: temp, columns: {more: {expression: turned + wind}}}"):
+            self.run_program("check", "test.yaml", words, code=program.DATA, err="column 'turned' cannot be read: its dimensions are not those of")
         _, err = self.run_program("check", "test.yaml", "dataset.drop_missing_targets=false", code=program.DATA)
         self.assertIn("a.nc:row 33: column 'temp': missing value", err)  # time 1, lat 2, lon 3
         self.write("test.yaml", CONFIG.replace("FILE", "other.nc"))

@@ -48,6 +48,8 @@ class Parquet(program.Case):
             out, _ = self.run_program("check", "test.yaml", f"dataset.path={name}", "dataset.inputs=[]")
             self.assertIn(f"{name}: column 'list' is not used: it is nested; make columns of its parts; column 'blob' is not used: values of this type", out)
             self.assertNotIn("__index", out)
+            out, _ = self.run_program("check", "test.yaml", f"dataset.path={name}", "dataset.inputs=[]", "dataset.columns.blob=ignore")
+            self.assertNotIn("'blob'", out)
             note = f"{name}: the times of column 't' are those of UTC, not of its zone Europe/Berlin"
             self.assertEqual(note in self.run_program("check", "test.yaml", f"dataset.path={name}")[0], name == "table.feather")
             self.write("new.yaml", self.run_program("init", name)[0])

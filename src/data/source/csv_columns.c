@@ -218,11 +218,16 @@ status csv_read_header(struct csv *csv, const struct dataset_config *config, con
     return sort_names(csv);
 }
 
+static const char *why_unread(const struct csv *csv, const char *name) {
+    return csv->input->why_unread ? csv->input->why_unread(csv, name) : NULL;
+}
+
 /* [known_from]: the source of the name, for the message; NULL: the config. */
 status csv_find_column(const struct csv *csv, const char *name, const char *known_from, size_t *column) {
     *column = name_index_find(&csv->by_name, name);
     if (*column != SIZE_MAX) return OK;
-    const char *nearest = schema_nearest(name, csv->names);
+    const char *why = why_unread(csv, name), *nearest = schema_nearest(name, csv->names);
+    if (why) return status_data("%s: column '%s' cannot be read: %s", csv->path, csv_printable(csv, name), why);
     SCOPED_TEXT columns = {0};
     list_columns(csv, &columns);
     return status_data("%s: there is no column '%s'%s%s%s%s%s; the columns are: %s", csv->path, name,
@@ -415,6 +420,7 @@ static status check_rules(const struct csv *csv, const struct dataset_config *co
     const struct column_rule *rules = config->rules.items;
     for (size_t i = 0; i < config->rules.count; i++) {
         size_t column;
+        if (rules[i].type == COLUMN_IGNORED && why_unread(csv, rules[i].name)) continue;
         TRY(status_prefix(csv_find_column(csv, rules[i].name, NULL, &column), "dataset.columns"));
         const struct role *role = &csv->roles[column];
         bool is_ignored = rules[i].type == COLUMN_IGNORED,

@@ -51,6 +51,9 @@ struct csv_input {
     /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
      * the next call. A number needs no text if csv_takes_number: csv->numbers of its column is set instead. */
     status (*next)(struct csv *csv, bool *has_record);
+    /* Why the file's column [name] is no column of the table, a clause; NULL: it is one, or the file does not have it.
+     * May be NULL. */
+    const char *(*why_unread)(const struct csv *csv, const char *name);
     void (*close)(struct csv *csv);
 };
 

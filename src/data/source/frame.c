@@ -182,13 +182,22 @@ static status read_value(struct csv *csv, size_t column, size_t field) {
 
 /* ---- records of a table ---- */
 
+static const char *why_unread(const struct csv *csv, const char *name) {
+    const struct records *r = csv->records;
+    for (size_t i = r->frame.count; i < r->n_all; i++)
+        if (strcmp(r->frame.columns[i].name, name) == 0) return r->frame.columns[i].unread;
+    return NULL;
+}
+
 /* Where all columns are inputs; of netCDF most variables that are not read have other dimensions than the rows. */
 static void note_unread(struct csv *csv, const struct dataset_config *config) {
     const struct records *r = csv->records;
+    struct column_rules rules = column_rules_index(csv->arena, &config->rules);
     bool are_all = config->inputs.count == 0 && config->request.columns.count == 0 && r->format == &dataset_parquet;
     for (size_t i = r->frame.count; are_all && i < r->n_all; i++) {
         const struct frame_column *c = &r->frame.columns[i];
-        if (strncmp(c->name, "__index_level_", 14) == 0) continue;
+        const struct column_rule *rule = column_rule_find(&rules, c->name);
+        if (strncmp(c->name, "__index_level_", 14) == 0 || (rule && rule->type == COLUMN_IGNORED)) continue;
         csv_add_note(csv, arena_printf(csv->arena, "column '%s' is not used: %s", text_name(c->name).s, c->unread));
     }
 }
@@ -251,8 +260,12 @@ static void close_records(struct csv *csv) {
     free(r);
 }
 
-static const struct csv_input input = {
-    .unit = "row", .reads_many = true, .start = start, .next = next_record, .close = close_records};
+static const struct csv_input input = {.unit = "row",
+                                       .reads_many = true,
+                                       .start = start,
+                                       .next = next_record,
+                                       .why_unread = why_unread,
+                                       .close = close_records};
 
 status frame_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
                   bool wants_classes, const struct source *train, struct source **out) {
