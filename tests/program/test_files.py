@@ -112,6 +112,24 @@ class OwnFiles(program.Case):
         _, err = self.run_program("wine.yaml", "--run-dir", "run", "train.epochs=1", code=USAGE)
         self.assertIn("run/config.yaml: a run here would overwrite this file, which does not belong to a run", err)
 
+    def test_a_copy_without_lock_and_checkpoints(self):
+        """It is neither overwritten nor taken for another run of the same name."""
+        self.run_program("wine.yaml", "--run-dir", "run", "train.epochs=1")
+        self.run_program("wine.yaml", "train.epochs=2")
+        os.remove(self.path("run/.lock"))
+        shutil.rmtree(self.path("run/checkpoints"))
+        before = {name: self.read(f"run/{name}") for name in self.listing("run")}
+        for words in (["wine.yaml", "--run-dir", "run", "train.epochs=1"], ["run/config.yaml"]):
+            self.run_program(*words, code=USAGE, err="run: its files are of a run, but .lock and the checkpoints are missing; a run here would overwrite them: choose another --run-dir, "
+                             "or --fresh, which renames the folder")
+        self.run_program("eval", "run", err="run has no checkpoint", code=None)
+        self.assertEqual({name: self.read(f"run/{name}") for name in self.listing("run")}, before)
+        self.assertIn("would overwrite", self.run_program("doctor", "wine.yaml", "--run-dir", "run", code=None)[0])
+        self.assertNotIn("would overwrite", self.run_program("doctor", "wine.yaml", "--run-dir", "run", "--fresh", code=None)[0])
+        self.run_program("wine.yaml", "--run-dir", "run", "train.epochs=1", "--fresh")
+        self.assertEqual({name: self.read(f"run.1/{name}") for name in before}, before)
+        self.assertIn("epoch-0001.h5", self.listing("run/checkpoints"))
+
     def test_what_was_there_before_a_start_that_fails_is_kept(self):
         self.write("mine/.lock", "")
         os.mkdir(self.path("mine/checkpoints"))

@@ -155,6 +155,21 @@ static status has_run(const struct run_folder *f, bool *out, const char **other)
     return OK;
 }
 
+/* Whether the config and the metrics are those of a run, such as of a copy without hidden files and checkpoints. */
+static status has_records(const struct run_folder *f, bool *out) {
+    static const char start[] = "{\"event\":\"start\",";
+    char text[sizeof start] = "";
+    struct io_info info;
+    int fd;
+    *out = false;
+    TRY(io_stat(f->metrics, &info));
+    if (!info.is_file) return OK;
+    TRY(io_open(f->metrics, &fd));
+    status s = io_read(fd, f->metrics, text, sizeof start - 1, &(size_t){0});
+    TRY(status_first(s, io_close(fd, f->metrics)));
+    return strcmp(text, start) == 0 ? has_config(f, out) : OK;
+}
+
 static status is_run(const char *path, bool accepts_metrics, bool *out) {
     SCOPED_ARENA arena = arena_create();
     struct run_folder f = {.arena = arena};
@@ -163,6 +178,7 @@ static status is_run(const char *path, bool accepts_metrics, bool *out) {
     *out = false;
     set_path(&f, path);
     status s = has_run(&f, out, &other);
+    if (!s && !*out) s = has_records(&f, out);
     if (!s && accepts_metrics && !*out) s = io_stat(f.metrics, &metrics);
     *out = *out || metrics.exists;
     return s;
@@ -182,7 +198,8 @@ static status record_existing(struct run_folder *f) {
     return OK;
 }
 
-static status check_start(struct run_folder *f, enum run_folder_start start, struct log *log) {
+/* [renames]: the folder, where the start is RUN_FOLDER_FRESH; else nothing is changed. */
+static status check_start(struct run_folder *f, enum run_folder_start start, bool renames, struct log *log) {
     struct io_info info;
     bool is_run = false;
     TRY(io_stat(f->path, &info));
@@ -193,7 +210,14 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
             f->path);
     if (info.exists && !info.is_folder) return status_usage("%s: is not a folder; choose another --run-dir", f->path);
     const char *other = NULL;
+    bool has_only_records = false;
     if (info.exists) TRY(has_run(f, &is_run, &other));
+    if (!is_run && other == f->config) TRY(has_records(f, &has_only_records));
+    if (has_only_records && start == RUN_FOLDER_ANY)
+        return status_usage("%s: its files are of a run, but .lock and the checkpoints are missing; a run here would "
+                            "overwrite them: choose another --run-dir, or --fresh, which renames the folder",
+                            f->path);
+    is_run = is_run || (has_only_records && start == RUN_FOLDER_FRESH);
     if (!is_run && other && start != RUN_FOLDER_REQUIRED)
         return status_new(
             STATUS_USAGE,
@@ -203,7 +227,7 @@ static status check_start(struct run_folder *f, enum run_folder_start start, str
     f->is_new = !is_run || is_moved;
     f->is_created = !info.exists || is_moved;
     TRY(record_existing(f));
-    return is_moved ? folder_lock_rename_folder(&f->lock, log) : OK;
+    return is_moved && renames ? folder_lock_rename_folder(&f->lock, log) : OK;
 }
 
 status run_folder_open(const char *path, enum run_folder_start start, const struct config *config, struct log *log,
@@ -212,7 +236,7 @@ status run_folder_open(const char *path, enum run_folder_start start, const stru
     struct run_folder *f = arena_alloc(arena, sizeof *f);
     *f = (struct run_folder){.arena = arena, .fd = -1, .around_fd = -1, .lock = {.fd = -1}};
     set_path(f, path);
-    status s = check_start(f, start, log);
+    status s = check_start(f, start, true, log);
     if (!s) s = status_prefix(io_make_folders(f->checkpoints), "the run folder (--run-dir names another)");
     if (!s) s = folder_lock_acquire(&f->lock, log);
     if (s) f->is_new = false; /* it may belong to another run */
@@ -228,7 +252,7 @@ status run_folder_check(const char *path, enum run_folder_start start, const str
     SCOPED_ARENA arena = arena_create();
     struct run_folder f = {.arena = arena, .fd = -1, .around_fd = -1, .lock = {.fd = -1}};
     set_path(&f, path);
-    status s = check_start(&f, start == RUN_FOLDER_FRESH ? RUN_FOLDER_ANY : start, NULL);
+    status s = check_start(&f, start, false, NULL);
     if (!s) s = folder_lock_check(&f.lock);
     if (!s && start != RUN_FOLDER_FRESH) s = read_config(&f);
     if (!s) s = compare_config(&f, config);

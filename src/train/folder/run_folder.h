@@ -26,7 +26,9 @@ status run_folder_check(const char *path, enum run_folder_start start, const str
 status run_folder_set_in_sweep(struct run_folder *folder);
 void run_folder_close(struct run_folder *folder); /* takes NULL */
 
-/* Whether [path] is the folder of a run: its lock file or the seal of a checkpoint identifies it. */
+/* Whether [path] is the folder of a run: its lock file, the seal of a checkpoint, or its config and metrics identify
+ * it.
+ */
 status run_folder_is_run(const char *path, bool *out);
 /* The same for commands that only read: also a copy without these files, which has metrics.jsonl. */
 status run_folder_is_readable(const char *path, bool *out);
