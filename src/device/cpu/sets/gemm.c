@@ -44,7 +44,7 @@ static void pack_panel(float *panel, size_t width, const float *b, size_t brs, s
 
 /* strip: for each tile of rows (k, TILE_ROWS); rows past the end repeat the last one. Only so many columns of a at a
  * time as fill a line of the cache for each tile (AVX-512: four lines): the lines of a column, which is contiguous, are
- * read once. */
+ * read once. The columns are too short for processors to foresee the next ones, so these are fetched in advance. */
 static void pack_columns(float *strip, const float *a, size_t acs, size_t k, size_t m) {
     for (size_t first = 0; first < k; first += COLUMNS_AT_ONCE) {
         size_t last = k - first < COLUMNS_AT_ONCE ? k : first + COLUMNS_AT_ONCE;
@@ -53,6 +53,7 @@ static void pack_columns(float *strip, const float *a, size_t acs, size_t k, siz
             float *to = strip + i * k + first * TILE_ROWS;
             for (size_t p = first; p < last; p++, to += TILE_ROWS) {
                 const float *from = a + i + p * acs;
+                if (i % LINE == 0) __builtin_prefetch(from + 2 * COLUMNS_AT_ONCE * acs);
                 if (rows == TILE_ROWS)
                     memcpy(to, from, TILE_ROWS * sizeof *to);
                 else
