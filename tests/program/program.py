@@ -35,6 +35,26 @@ def free_port():
                     raise
 
 
+def processors():
+    """Those that a process may use: of its mask, and of the time that its control groups allow."""
+    allowed = len(os.sched_getaffinity(0))
+    with open("/proc/self/cgroup") as f:
+        groups = [line.strip().split(":", 2) for line in f]
+    for _, controllers, path in groups:
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = "/sys/fs/cgroup/cpu" if controllers else "/sys/fs/cgroup"
+        parts = [part for part in path.split("/") if part]
+        for i in range(len(parts) + 1):
+            limits = []
+            for name in ("cpu.cfs_quota_us", "cpu.cfs_period_us") if controllers else ("cpu.max",):
+                with contextlib.suppress(OSError), open(os.path.join(top, *parts[:i], name)) as f:
+                    limits += f.read().split()
+            if len(limits) == 2 and limits[0] not in ("max", "-1"):
+                allowed = min(allowed, max(1, -(-int(limits[0]) // int(limits[1]))))
+    return allowed
+
+
 def open_terminal(columns, rows=24):
     """Its two ends: what a program writes to the second is read from the first."""
     main, side = os.openpty()
