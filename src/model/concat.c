@@ -83,8 +83,8 @@ static void plan_join(struct model *m, const struct graph_node *producer) {
     if (join_pieces(m, &m->tensors[value.of].piece, &m->tensors[producer->out].piece))
         m->tensor_parts[producer->out] = value;
     if (slot == SIZE_MAX || !can_be_inside(m, producer, host, slot)) return;
-    m->slot_parts[slot] = part_of(m->slot_parts, host->dy, at, stride);
-    join_pieces(m, &m->slots[m->slot_parts[slot].of], &m->slots[slot]);
+    struct tensor_part gradient = part_of(m->slot_parts, host->dy, at, stride);
+    if (join_pieces(m, &m->slots[gradient.of], &m->slots[slot])) m->slot_parts[slot] = gradient;
 }
 
 /* A batch norm adds to the gradient of its input instead of a sum after it. */
