@@ -35,68 +35,23 @@ static const struct group_ops *ops_of(struct device *device) {
 
 /* ---- a linear layer ---- */
 
-static void linear_agrees(struct device *device, size_t rows, size_t in, size_t out, bool is_shared) {
+static void linear_agrees(struct device *device, size_t rows, size_t in, size_t out, bool is_batch, bool is_shared) {
     const struct group_ops *ops = ops_of(device);
     const struct device_ops *single = device_ops(device);
     size_t lanes = ops->lanes, width = is_shared ? 1 : lanes;
     float *x = random_values(rows * in * width, 1), *w = random_values(out * in * lanes, 2),
           *bias = random_values(out * lanes, 3), *dy = random_values(rows * out * lanes, 4),
           *y = random_values(rows * out * lanes, 5), *dw = random_values(out * in * lanes, 6),
-          *db = random_values(out * lanes, 7), *dx = random_values(rows * in * lanes, 8), one = 1;
-    size_t a_row = is_shared ? in : 1, a_step = is_shared ? 1 : rows;
-    ops->product(&(struct group_product){.m = rows,
-                                         .n = out,
-                                         .k = in,
-                                         .a = x,
-                                         .a_row = a_row,
-                                         .a_step = a_step,
-                                         .is_shared = is_shared,
-                                         .b = w,
-                                         .b_column = in,
-                                         .b_step = 1,
-                                         .c_row = 1,
-                                         .c_column = rows,
-                                         .row = bias,
-                                         .has_relu = true,
-                                         .c = y});
-    ops->product(&(struct group_product){.m = in,
-                                         .n = out,
-                                         .k = rows,
-                                         .a = x,
-                                         .a_row = a_step,
-                                         .a_step = a_row,
-                                         .is_shared = is_shared,
-                                         .b = dy,
-                                         .b_column = rows,
-                                         .b_step = 1,
-                                         .c_row = 1,
-                                         .c_column = in,
-                                         .c = dw});
-    ops->product(&(struct group_product){.m = 1,
-                                         .n = out,
-                                         .k = rows,
-                                         .a = &one,
-                                         .is_shared = true,
-                                         .b = dy,
-                                         .b_column = rows,
-                                         .b_step = 1,
-                                         .c_column = 1,
-                                         .c = db});
-    ops->product(&(struct group_product){.m = rows,
-                                         .n = in,
-                                         .k = out,
-                                         .a = dy,
-                                         .a_row = 1,
-                                         .a_step = rows,
-                                         .b = w,
-                                         .b_column = 1,
-                                         .b_step = in,
-                                         .c_row = 1,
-                                         .c_column = rows,
-                                         .mask = is_shared ? NULL : x,
-                                         .c = dx});
+          *db = random_values(out * lanes, 7), *dx = random_values(rows * in * lanes, 8);
+    struct group_linear linear = {rows, in, out, is_batch, is_shared};
+    struct group_product products[] = {group_linear_forward(&linear, x, w, bias, y),
+                                       group_linear_weight(&linear, x, dy, dw), group_linear_bias(&linear, dy, db),
+                                       group_linear_input(&linear, dy, w, dx)};
+    products[0].has_relu = true;
+    products[3].mask = is_batch ? NULL : x;
+    for (size_t i = 0; i < sizeof products / sizeof *products; i++) ops->product(&products[i]);
     for (size_t l = 0; l < lanes; l++) {
-        float *own_x = is_shared ? lane_of(x, rows * in, 1, 0) : matrix_of(x, rows, in, lanes, l);
+        float *own_x = is_batch ? lane_of(x, rows * in, width, is_shared ? 0 : l) : matrix_of(x, rows, in, lanes, l);
         float *own_w = lane_of(w, out * in, lanes, l), *own_bias = lane_of(bias, out, lanes, l);
         float *own_dy = matrix_of(dy, rows, out, lanes, l), *own_y = matrix_of(y, rows, out, lanes, l);
         float *own_dw = lane_of(dw, out * in, lanes, l), *own_db = lane_of(db, out, lanes, l);
@@ -108,7 +63,7 @@ static void linear_agrees(struct device *device, size_t rows, size_t in, size_t 
         single->linear_forward(device, F32(own_x), own_w, own_bias, true, F32(expected), rows, in, out);
         single->linear_backward_weight(device, F32(own_dy), F32(own_x), gradient, bias_gradient, rows, in, out);
         single->linear_backward_input(device, F32(own_dy), own_w, F32(input_gradient), rows, in, out);
-        if (!is_shared)
+        if (!is_batch)
             single->image->relu_backward(device, F32(own_x), F32(input_gradient), F32(input_gradient), rows * in);
         assert_same(own_y, expected, rows * out, "y", l);
         assert_same(own_dw, gradient, out * in, "dw", l);
@@ -250,8 +205,9 @@ TEST_EACH(products, sets) {
     static const size_t sizes[][3] = {{1, 1, 1},  {2, 3, 4},   {5, 7, 1},   {32, 13, 64}, {14, 64, 3},
                                       {33, 5, 6}, {64, 17, 9}, {32, 64, 3}, {100, 2, 2},  {7, 130, 11}};
     for (size_t i = 0; device && i < sizeof sizes / sizeof *sizes; i++) {
-        linear_agrees(device, sizes[i][0], sizes[i][1], sizes[i][2], true);
-        linear_agrees(device, sizes[i][0], sizes[i][1], sizes[i][2], false);
+        linear_agrees(device, sizes[i][0], sizes[i][1], sizes[i][2], true, true);
+        linear_agrees(device, sizes[i][0], sizes[i][1], sizes[i][2], true, false);
+        linear_agrees(device, sizes[i][0], sizes[i][1], sizes[i][2], false, false);
     }
     device_destroy(device);
 }

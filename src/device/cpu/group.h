@@ -18,6 +18,80 @@ struct group_product {
     float *c;
 };
 
+/* A linear layer whose inputs x are (rows, in), as of a batch, or (in, rows), as of a layer before it; its weight is
+ * (out, in), its outputs y (out, rows). */
+struct group_linear {
+    size_t rows, in, out;
+    bool is_batch;
+    bool is_shared; /* x, a batch, has one number for all models */
+};
+
+static inline struct group_product group_linear_forward(const struct group_linear *l, const float *x,
+                                                        const float *weight, const float *bias, float *y) {
+    return (struct group_product){.m = l->rows,
+                                  .n = l->out,
+                                  .k = l->in,
+                                  .a = x,
+                                  .a_row = l->is_batch ? l->in : 1,
+                                  .a_step = l->is_batch ? 1 : l->rows,
+                                  .is_shared = l->is_shared,
+                                  .b = weight,
+                                  .b_column = l->in,
+                                  .b_step = 1,
+                                  .c_row = 1,
+                                  .c_column = l->rows,
+                                  .row = bias,
+                                  .c = y};
+}
+
+static inline struct group_product group_linear_weight(const struct group_linear *l, const float *x, const float *dy,
+                                                       float *gradient) {
+    return (struct group_product){.m = l->in,
+                                  .n = l->out,
+                                  .k = l->rows,
+                                  .a = x,
+                                  .a_row = l->is_batch ? 1 : l->rows,
+                                  .a_step = l->is_batch ? l->in : 1,
+                                  .is_shared = l->is_shared,
+                                  .b = dy,
+                                  .b_column = l->rows,
+                                  .b_step = 1,
+                                  .c_row = 1,
+                                  .c_column = l->in,
+                                  .c = gradient};
+}
+
+static inline struct group_product group_linear_bias(const struct group_linear *l, const float *dy, float *gradient) {
+    static const float one = 1;
+    return (struct group_product){.m = 1,
+                                  .n = l->out,
+                                  .k = l->rows,
+                                  .a = &one,
+                                  .is_shared = true,
+                                  .b = dy,
+                                  .b_column = l->rows,
+                                  .b_step = 1,
+                                  .c_column = 1,
+                                  .c = gradient};
+}
+
+/* dx (in, rows) */
+static inline struct group_product group_linear_input(const struct group_linear *l, const float *dy,
+                                                      const float *weight, float *dx) {
+    return (struct group_product){.m = l->rows,
+                                  .n = l->in,
+                                  .k = l->out,
+                                  .a = dy,
+                                  .a_row = 1,
+                                  .a_step = l->rows,
+                                  .b = weight,
+                                  .b_column = 1,
+                                  .b_step = l->in,
+                                  .c_row = 1,
+                                  .c_column = l->rows,
+                                  .c = dx};
+}
+
 /* The sums of a batch are added to those of each model: loss, and the rows whose largest output is that of the target.
  */
 struct group_sums {

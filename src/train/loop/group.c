@@ -158,31 +158,26 @@ static struct pass pass_of(const struct group *g, size_t rows) {
     return (struct pass){.device = g->device, .rows = rows * g->lanes, .ops = device_ops(g->device)};
 }
 
+static struct group_linear linear_of(const struct step *s, bool is_batch, bool is_shared, size_t rows) {
+    return (struct group_linear){rows, s->in, s->out, is_batch, is_shared};
+}
+
 /* inputs (rows, in), or not [is_shared], (rows, in, lanes). */
 static const float *forward(const struct group *g, const float *inputs, bool is_shared, size_t rows) {
     const float *x = inputs;
     for (size_t i = 0; i < g->step_count; x = g->steps[i++].y) {
         const struct step *s = &g->steps[i];
         struct pass pass = pass_of(g, rows);
-        if (s->is_linear)
-            g->ops->product(&(struct group_product){.m = rows,
-                                                    .n = s->out,
-                                                    .k = s->in,
-                                                    .a = x,
-                                                    .a_row = i ? 1 : s->in,
-                                                    .a_step = i ? rows : 1,
-                                                    .is_shared = i == 0 && is_shared,
-                                                    .b = g->values + s->weight * g->lanes,
-                                                    .b_column = s->in,
-                                                    .b_step = 1,
-                                                    .c_row = 1,
-                                                    .c_column = rows,
-                                                    .row = s->bias == SIZE_MAX ? NULL : g->values + s->bias * g->lanes,
-                                                    .has_relu = s->layer->has_relu,
-                                                    .c = s->y});
-        else
+        if (s->is_linear) {
+            struct group_linear l = linear_of(s, i == 0, i == 0 && is_shared, rows);
+            const float *bias = s->bias == SIZE_MAX ? NULL : g->values + s->bias * g->lanes;
+            struct group_product product = group_linear_forward(&l, x, g->values + s->weight * g->lanes, bias, s->y);
+            product.has_relu = s->layer->has_relu;
+            g->ops->product(&product);
+        } else {
             s->layer->type->forward(s->layer, &pass,
                                     (struct operands){F32((float *)(uintptr_t)x), F32(s->y), NULL, NULL});
+        }
     }
     return x;
 }
@@ -190,31 +185,12 @@ static const float *forward(const struct group *g, const float *inputs, bool is_
 /* The gradients of the weight and the bias. */
 static void backward_parameters(const struct group *g, const struct step *s, bool is_first, const float *x,
                                 const float *dy, size_t rows) {
-    static const float one = 1;
-    g->ops->product(&(struct group_product){.m = s->in,
-                                            .n = s->out,
-                                            .k = rows,
-                                            .a = x,
-                                            .a_row = is_first ? 1 : rows,
-                                            .a_step = is_first ? s->in : 1,
-                                            .is_shared = is_first && !g->has_own_rows,
-                                            .b = dy,
-                                            .b_column = rows,
-                                            .b_step = 1,
-                                            .c_row = 1,
-                                            .c_column = s->in,
-                                            .c = g->gradients + s->weight * g->lanes});
+    struct group_linear l = linear_of(s, is_first, is_first && !g->has_own_rows, rows);
+    struct group_product product = group_linear_weight(&l, x, dy, g->gradients + s->weight * g->lanes);
+    g->ops->product(&product);
     if (s->bias == SIZE_MAX) return;
-    g->ops->product(&(struct group_product){.m = 1,
-                                            .n = s->out,
-                                            .k = rows,
-                                            .a = &one,
-                                            .is_shared = true,
-                                            .b = dy,
-                                            .b_column = rows,
-                                            .b_step = 1,
-                                            .c_column = 1,
-                                            .c = g->gradients + s->bias * g->lanes});
+    product = group_linear_bias(&l, dy, g->gradients + s->bias * g->lanes);
+    g->ops->product(&product);
 }
 
 /* From the derivative of the loss, in dy[0]. A product masks its result where the step before it has a relu. */
@@ -231,23 +207,15 @@ static void backward(const struct group *g, const float *inputs, size_t rows) {
                                                         rows * s->out * g->lanes);
         is_masked = s->is_linear && before && before->layer->has_relu;
         if (s->is_linear) backward_parameters(g, s, i == 0, x, dy, rows);
-        if (s->is_linear && before)
-            g->ops->product(&(struct group_product){.m = rows,
-                                                    .n = s->in,
-                                                    .k = s->out,
-                                                    .a = dy,
-                                                    .a_row = 1,
-                                                    .a_step = rows,
-                                                    .b = g->values + s->weight * g->lanes,
-                                                    .b_column = 1,
-                                                    .b_step = s->in,
-                                                    .c_row = 1,
-                                                    .c_column = rows,
-                                                    .mask = is_masked ? x : NULL,
-                                                    .c = dx});
-        else if (!s->is_linear)
+        if (s->is_linear && before) {
+            struct group_linear l = linear_of(s, false, false, rows);
+            struct group_product product = group_linear_input(&l, dy, g->values + s->weight * g->lanes, dx);
+            product.mask = is_masked ? x : NULL;
+            g->ops->product(&product);
+        } else if (!s->is_linear) {
             s->layer->type->backward(s->layer, &pass,
                                      (struct operands){F32((float *)(uintptr_t)x), F32(s->y), F32(dy), F32(dx)});
+        }
         dy = dx;
     }
 }
