@@ -50,7 +50,7 @@ WAYS = ("vmap", "bmm", "compiled", "jax")
 class Bench:
     def __init__(self, options):
         self.options = options
-        self.folder = tempfile.mkdtemp(prefix="ddptrain-sweep-")
+        self.folder, self.sweeps = tempfile.mkdtemp(prefix="ddptrain-sweep-"), 0
         for name, text in (("wine.yaml", SWEEP), ("mnist.yaml", MNIST)):
             with open(os.path.join(self.folder, name), "w") as f:
                 f.write(text.format(source=SOURCE))
@@ -66,8 +66,9 @@ class Bench:
         return time.perf_counter() - start, usage.ru_maxrss / 1024
 
     def sweep(self, name, *words):
-        shutil.rmtree(os.path.join(self.folder, "sweeps"), ignore_errors=True)
-        return self.program("sweep", f"{name}.yaml", "--nproc", self.options.workers, *words)
+        """In a new folder: after a deletion some file systems search longer for free inodes."""
+        self.sweeps += 1
+        return self.program("sweep", f"{name}.yaml", "--nproc", self.options.workers, *words, "--run-dir", f"sweeps/{self.sweeps}")
 
     def solo(self, rate):
         run = os.path.join(self.folder, "runs", str(rate))
@@ -113,7 +114,7 @@ class Bench:
             rows = {13: 142, 30: 455, 8: 1638}[int(shape.split("-")[0])]
             best = {w: max(models, key=lambda n: self.many_peer(w, shape, n, data)) for w in ways}
             ours, theirs = [], {w: [] for w in ways}
-            for i in range(self.options.rounds):  # new folders: after a deletion some file systems search longer for free inodes
+            for i in range(self.options.rounds):  # new folders, as of sweep
                 ours.append(trials * 10 * -(-rows // 32) / self.program("sweep", sweep, "--nproc", 1, "--run-dir", f"sweeps/{shape}-{i}")[0])
                 for w in ways:
                     theirs[w].append(self.many_peer(w, shape, best[w], data))

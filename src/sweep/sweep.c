@@ -487,6 +487,7 @@ struct coordinator {
     struct worker_listener *listener;      /* NULL: there are no other ranks */
     struct run_queue queue;
     bool *has_folder;                 /* (runs) a worker of this start has written it */
+    bool *has_events;                 /* (runs) of sweep_tensorboard_add */
     int64_t *kept, kept_count;        /* the best trials so far; (config->kept, or with keep: all the trials) */
     bool is_keeping_best;             /* every run has ended: the best ones get their folders */
     bool may_add_keepers;             /* is_keeping_best, and they would help, if the disk is slow */
@@ -499,6 +500,10 @@ struct coordinator {
 };
 
 /* ---- reports of workers ---- */
+
+static status add_events(struct coordinator *s, int64_t run) {
+    return sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run, &s->has_events[run]);
+}
 
 /* Whether the best trials may be others with [trial], which has just ended. */
 static bool may_be_kept(const struct coordinator *s, int64_t trial, const struct trial_summary *ended) {
@@ -543,7 +548,7 @@ static status record(struct coordinator *s, int64_t run, struct trial_run *resul
     if (s->claims) TRY(claims_add(s->claims, run));
     if (trials_run(s->trials, run)->state == TRIAL_PENDING) return OK; /* lost now */
     run_queue_observe(&s->queue, trial);
-    if (!s->claims) TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
+    if (!s->claims) TRY(add_events(s, run));
     sweep_report_run(&s->report, run);
     struct trial_summary summary = trials_summary(s->trials, trial);
     bool has_ended = summary.state != TRIAL_PENDING && !is_in_progress(s, trial);
@@ -1038,8 +1043,7 @@ static status keep_best(struct coordinator *s) {
     TRY(follow_folder(s));
     /* event files of an earlier start that was killed, or did not write them */
     for (int64_t run = 0; run < runs_of(s->config); run++)
-        if (trials_run(s->trials, run)->state != TRIAL_PENDING)
-            TRY(sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run));
+        if (trials_run(s->trials, run)->state != TRIAL_PENDING) TRY(add_events(s, run));
     if (s->config->kept == INT64_MAX) {
         TRY(list_without_folder(s));
     } else {
@@ -1244,7 +1248,8 @@ static status open_all(struct coordinator *s) {
     s->slots = calloc((size_t)s->slot_capacity, sizeof *s->slots);
     s->fds = calloc((size_t)s->slot_capacity + WORKER_LISTENER_DESCRIPTORS, sizeof *s->fds);
     s->has_folder = calloc((size_t)runs_of(s->config), sizeof *s->has_folder);
-    if (!s->kept || !s->has_folder || !s->slots || !s->fds) return status_memory("the sweep");
+    s->has_events = calloc((size_t)runs_of(s->config), sizeof *s->has_events);
+    if (!s->kept || !s->has_folder || !s->has_events || !s->slots || !s->fds) return status_memory("the sweep");
     if (s->options->is_shared)
         TRY(open_shared(s));
     else
@@ -1300,6 +1305,7 @@ static void close_all(struct coordinator *s) {
     free(s->slots);
     free(s->kept);
     free(s->has_folder);
+    free(s->has_events);
     run_queue_close(&s->queue);
 }
 

@@ -67,14 +67,16 @@ static status write_run(const char *path, const struct sweep_config *sweep, cons
 }
 
 /* Without fsync: what is lost with the machine is written again by the next start. */
-static status make_folder(const char *folder, const char *path) {
-    if (mkdir(path, 0777) == 0 || errno == EEXIST) return OK;
+static status make_folder(const char *folder, const char *path, bool *is_new) {
+    *is_new = mkdir(path, 0777) == 0;
+    if (*is_new || errno == EEXIST) return OK;
     if (errno != ENOENT) return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
     struct text parent = {0};
     text_printf(&parent, "%s/tensorboard", folder);
     status s = io_make_folders(text_string(&parent));
     text_free(&parent);
-    if (s || mkdir(path, 0777) == 0) return s;
+    *is_new = !s && mkdir(path, 0777) == 0;
+    if (s || *is_new) return s;
     return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
 }
 
@@ -102,7 +104,7 @@ static status check_files(const char *folder, bool removes, bool *is_written) {
     return s;
 }
 
-/* Moves the file of [run] of a start with or without repeat.seeds to [path], if there is one. */
+/* Moves the file of [run] of a start with or without repeat.seeds to [path], an empty folder, if there is one. */
 static status move_earlier(const char *folder, const struct sweep_config *sweep, int64_t run, const char *path,
                            bool *is_moved) {
     struct sweep_config before = sweep_with_other_seeds(sweep);
@@ -119,20 +121,19 @@ static status move_earlier(const char *folder, const struct sweep_config *sweep,
 }
 
 status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
-                             int64_t run) {
+                             int64_t run, bool *is_done) {
     struct text path = {0};
-    struct io_info info;
-    bool is_written = false;
-    if (!sweep->tensorboard) return OK;
+    bool is_new, is_moved = false, is_written = false;
+    if (!sweep->tensorboard || *is_done) return OK;
     add_path(folder, sweep, run, &path);
-    status s = io_stat(text_string(&path), &info);
-    if (!s && !info.exists) s = move_earlier(folder, sweep, run, text_string(&path), &info.exists);
-    if (!s)
-        s = info.exists ? check_files(text_string(&path), false, &is_written) : make_folder(folder, text_string(&path));
+    status s = make_folder(folder, text_string(&path), &is_new);
+    if (!s && is_new) s = move_earlier(folder, sweep, run, text_string(&path), &is_moved);
+    if (!s && (!is_new || is_moved)) s = check_files(text_string(&path), false, &is_written);
     if (!s && !is_written) {
         s = write_run(text_string(&path), sweep, trials, run);
         if (s) status_free(check_files(text_string(&path), true, &is_written)); /* a part of the events */
     }
+    *is_done = s == OK;
     text_free(&path);
     return s;
 }
