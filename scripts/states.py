@@ -188,7 +188,7 @@ def of_check(build, path, words):
     done = build.run("check", path, *words, *([] if is_gpu else ["train.device=cpu"]), gpu=is_gpu)
     if done.returncode:
         return "rejected" if done.returncode == 64 else failure(done)
-    lines = [line for line in done.stdout.splitlines() if not line.startswith(("device ", "not here ", "GPU code "))]
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(("device ", "not here ", "GPU code ")) and not line.endswith("memory are free here")]
     memory = "/".join(re.findall(r"[0-9.]+(?= [a-z])|[0-9.]+(?= MiB)", next(line for line in lines if re.match("(GPU )?memory ", line))))
     text = chr(10).join(lines).replace(ROOT, "")  # a warning names a folder
     return f"{digits(text.encode(), 12)} {memory}"

@@ -1,6 +1,6 @@
 """Every shipped config runs, from the project's folder layout, on one and two processes; check and the resolved config agree.
 ctest-labels: dist"""
-import glob, os
+import glob, os, platform, subprocess, sys, unittest
 
 import program
 
@@ -70,6 +70,13 @@ class Shipped(program.Case):
     def setUp(self):
         super().setUp()
         write_data(self.folder)
+
+    @unittest.skipIf(program.SANITIZER or platform.machine() != "x86_64", "recorded of other builds")
+    def test_plans_are_those_that_are_recorded(self):
+        """What check prints of each config; other rows of tests/states.txt take long (scripts/states.py)."""
+        script = os.path.join(program.SOURCE, "scripts/states.py")
+        p = subprocess.run([sys.executable, script, "--ddptrain", program.BINARY, "--only", "plans"], capture_output=True, text=True)
+        self.assertEqual(p.returncode, 0, f"{p.stdout}{p.stderr}where a change is meant: scripts/states.py --only plans --write")
 
     def test_every_config(self):
         files = [f for f in sorted(glob.glob(os.path.join(program.SOURCE, "configs", "*.yaml"))) if not is_sweep(f)]
