@@ -347,6 +347,8 @@ class _Model:
             ("predict", np.float32, c_float) if given.dtype == np.float32 else ("predict_doubles", np.float64, c_double)
         if takes_tokens and given.dtype.kind not in "iu":
             raise Error(f"this model takes tokens, which are integers, not {given.dtype}", 64)
+        if takes_tokens and (given != given.astype(np.int32)).any():
+            raise Error("a token of the rows does not fit 32 bits", 65)
         keep.append(np.ascontiguousarray(given, dtype=kind))
         return getattr(self.library, f"ddptrain_{name}"), keep[0].ctypes.data_as(POINTER(number)), len(given)
 
@@ -361,7 +363,7 @@ class _Model:
             if values.shape != (count,):
                 raise Error(f"the column '{name}' has the shape {values.shape}, and the first one has {count} values", 64)
             column.name = _utf8(name, f"the name of the column '{name}'")
-            if values.dtype.kind == "f" or values.dtype.kind in "iu" and not (abs(values.astype(np.float64)) > 2**53).any():
+            if values.dtype.kind == "f" or values.dtype.kind in "iu" and not _is_large(values).any():
                 keep.append(np.ascontiguousarray(values, dtype=np.float64))
                 column.numbers = keep[-1].ctypes.data_as(POINTER(c_double))
             else:  # the texts that pandas writes into a CSV file
@@ -383,10 +385,16 @@ class _Model:
         return predictions[:, 0] if len(is_class) == 1 else predictions
 
 
+def _is_large(values: Any) -> np.ndarray:
+    """Which integers a double does not always hold."""
+    return abs(values.astype(np.float64)) >= 2**53
+
+
 def _filled(values: Any) -> np.ndarray:
     """An array in which what a numpy.ma array masks is missing."""
     if np.ma.is_masked(values):
-        values = values.astype(np.float64 if values.dtype.kind in "fiub" else object).filled(np.nan)
+        is_number = values.dtype.kind in "fb" or values.dtype.kind in "iu" and not _is_large(values).any()
+        values = values.astype(np.float64 if is_number else object).filled(np.nan)
     return np.asarray(values)
 
 
