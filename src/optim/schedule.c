@@ -363,7 +363,7 @@ static const struct schema_row common_rows[] = {
                .doc = "Unit of time of the schedule: epochs, or optimizer updates."),
     SCHEMA_ROW(INT, struct schedule_common, warmup, .fallback = "0", .min = 0, .max = INFINITY,
                .doc = "Intervals in which the rate rises linearly before the schedule begins (SequentialLR with "
-                      "LinearLR), to lr; of one_cycle, as PyTorch, to its first rate."),
+                      "LinearLR), to lr; of one_cycle, as PyTorch, to lr / div_factor."),
     SCHEMA_ROW(REAL, struct schedule_common, warmup_start_factor, .fallback = "0.01", .min = 0, .max = 1,
                .doc = "Fraction of lr at the start of the warm-up."),
     {0},
@@ -453,8 +453,9 @@ double schedule_lr(const struct variant *schedule, double base_lr, const struct 
     int64_t t, total;
     count(c, progress, &t, &total);
     const struct schedule_type *type = &types[schedule->index];
-    if (t < c->warmup) { /* OneCycleLR makes its first rate the initial one of the optimizer, where the warm-up ends */
-        double end = type->at == one_cycle ? type->at(schedule->config, base_lr, 0, total) : base_lr;
+    if (t < c->warmup) { /* OneCycleLR makes this rate the initial one of the optimizer, where the warm-up ends */
+        const struct schedule_config *own = schedule->config;
+        double end = type->at == one_cycle ? base_lr / own->div_factor : base_lr;
         return end * (c->warmup_start_factor + (1 - c->warmup_start_factor) * (double)t / (double)c->warmup);
     }
     if (is_plateau(schedule)) return reduced(schedule->config, base_lr, progress->reductions);

@@ -33,6 +33,7 @@ CASES = [
     ("{type: cyclic, base_lr: 0.01, max_lr: 0.3, step_size_up: 3, cycle_momentum: false}", "CyclicLR",
      dict(base_lr=0.01, max_lr=0.3, step_size_up=3, cycle_momentum=False)),
     ("{type: one_cycle, total_iters: 36, warmup: 4}", "OneCycleLR", dict(max_lr=0.1, total_steps=36)),
+    ("{type: one_cycle, total_iters: 3, warmup: 4}", "OneCycleLR", dict(max_lr=0.1, total_steps=3)),
     ("{type: cyclic, max_lr: 0.3, step_size_up: 3, warmup: 5}", "CyclicLR", dict(base_lr=0.1, max_lr=0.3, step_size_up=3)),
     ("{type: piecewise, points: {0: 1.0, 4: 0.5, 10: 0.8, 11: 0.1}}", "LambdaLR", dict(lr_lambda=between(POINTS, False))),
     ("{type: piecewise, points: {0: 1.0, 4: 0.5, 10: 0.8, 11: 0.1}, interpolation: step}", "LambdaLR", dict(lr_lambda=between(POINTS, True))),
@@ -47,12 +48,13 @@ for config, kind, arguments in CASES:
     if linear:
         scheduler = torch.optim.lr_scheduler.SequentialLR(optimizer, [linear, scheduler], [linear.total_iters])
     run = {"config": config, "lr": [], "momentum": []}
-    for i in range(40):
+    count = min(40, arguments.get("total_steps", 40) + 4)
+    for i in range(count):
         group = optimizer.param_groups[0]
         run["lr"].append(group["lr"])
         run["momentum"].append(group["momentum"])
         optimizer.step()
-        if i < 39:
+        if i < count - 1:
             scheduler.step()
     if kind == "LambdaLR" or not arguments.get("cycle_momentum", True):
         del run["momentum"]
