@@ -662,15 +662,39 @@ static void add_config(const struct sweep_data *s, int64_t trial, struct text *o
     text_add_shell(out, path);
 }
 
+static double number_at(const struct node *mapping, const char *key) {
+    double number;
+    return read_number(scalar(node_get(mapping, key)), &number) ? number : 0;
+}
+
+/* The fraction of test rows of the config, which the folds of the sweep leave out; 0: it has none. */
+static double test_fraction(const struct sweep_data *s) {
+    SCOPED_STRING path = text_path(s->path, SWEEP_BASE_CONFIG);
+    struct problems problems = {0};
+    struct document *document = NULL;
+    status_free(document_read(path, &problems, &document));
+    const struct node *dataset = document ? node_get(document_root(document), "dataset") : NULL;
+    const struct node *split = node_get(dataset, "split");
+    bool has = number_at(split, "validation") > 0 || number_at(split, "folds") > 0;
+    double test = has ? number_at(split, "test") : 0;
+    document_destroy(document);
+    problems_free(&problems);
+    return test;
+}
+
 void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {
     SCOPED_TEXT path = {0};
     text_add(out, "ddptrain ");
     add_config(s, trial->trial, out);
     text_add(out, " ");
-    if (s->folds > 0)
+    if (s->folds > 0) {
+        text_add(out, "dataset.split.test=");
+        text_add_double(out, test_fraction(s));
         text_printf(out,
-                    "dataset.split.test=0 dataset.split.train=0 dataset.split.folds=%" PRId64 " dataset.split.fold=0 ",
+                    " dataset.split.validation=0 dataset.split.train=0 dataset.split.folds=%" PRId64
+                    " dataset.split.fold=0 ",
                     s->folds);
+    }
     sweep_data_add_words(s, trial, " ", out);
     text_clear(&path);
     text_printf(&path, "runs/%s-%04" PRId64, s->label, trial->trial);

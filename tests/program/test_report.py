@@ -483,6 +483,14 @@ class Report(program.Case):
         self.check_best_so_far(page, runs)
         self.check_command(page, folder, best[0])
 
+    def check_commands_of_a_config_with_test_rows(self):
+        """Folds leave them out."""
+        folder = self.sweep(SWEEP + "repeat: {folds: 2}\n", "trials=1", "dataset.split.validation=0.25", name="three")
+        self.assertEqual(self.metrics(f"{folder}/runs/0000/fold-0")[-1]["test_rows"], 36)
+        first = next(r for r in self.history(folder) if r["repeat"] == 0)
+        self.check_command(self.page(folder), folder, first, "runs/three")
+        self.assertEqual(self.metrics("runs/three-0000")[-1]["test_rows"], 36)
+
     def check_best_so_far(self, page, runs):
         figure = next(f for t, f in page.figures().items() if t.startswith("Best val_loss so far"))
         points, best = paths(figure)["best so far"], [math.inf]
@@ -493,7 +501,7 @@ class Report(program.Case):
         self.assertEqual(len(points), 2 * improvements)
         self.assertEqual(points[-1][1], max(p[1] for p in points), "the smallest value is lowest")
 
-    def check_command(self, page, folder, best):
+    def check_command(self, page, folder, best, run="runs/test"):
         """The printed command trains the same bits."""
         text = page.all("code")[0]["text"]
         command = text.split("\n")[1]
@@ -501,7 +509,7 @@ class Report(program.Case):
         done = subprocess.run(["sh", "-c", command.replace("ddptrain", program.BINARY, 1)], cwd=self.folder, env=self.environment(),
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, OK, done.stderr)
-        self.assertEqual(self.sha("runs/test-%04d" % best["trial"]), best["state_sha256"])
+        self.assertEqual(self.sha(f"{run}-%04d" % best["trial"]), best["state_sha256"])
 
     def test_a_sweep_with_repeats(self):
         folder = self.sweep(SWEEP + "repeat: {seeds: 2, folds: 2}\n", "trials=3", "sampler.batch_size=9")
@@ -518,6 +526,7 @@ class Report(program.Case):
         self.assertEqual(self.facts(page)["Runs of a trial"], "2 seeds x 2 folds")
         first = next(r for r in runs if r["trial"] == means[0][1] and r["repeat"] == 0)
         self.check_command(page, folder, first)
+        self.check_commands_of_a_config_with_test_rows()
         self.assertEqual(sum("error" in e.get("@class", "").split() for e in page.elements), 3 * 3)
 
     def test_a_sweep_with_several_metrics(self):

@@ -91,3 +91,21 @@ class TestPart(program.Case):
         self.assertIn("56 training windows, 16 validation windows, 16 test windows", out)
         folds = "dataset.split={test: 0.2, folds: 4, fold: 1, seed: 3}"
         self.run_program("check", "test.yaml", folds, out="60 training rows, 20 validation rows, 20 test rows")
+
+    def test_words_and_bases_keep_the_test_rows(self):
+        """What replaces the validation rows does not move the test rows into the training."""
+        self.write("folds.yaml", "base: test.yaml\ndataset: {split: {folds: 4, fold: 1}}\n")
+        self.write("more.yaml", "base: folds.yaml\ndataset: {split: {folds: 8}}\n")
+        folds = ["dataset.split.folds=8", "dataset.split.fold=2"]
+        for config, words, train, validation in (("test.yaml", folds, 70, 10), ("folds.yaml", [], 60, 20), ("folds.yaml", folds[:1], 70, 10),
+                                                 ("more.yaml", [], 70, 10), ("more.yaml", ["dataset.split.validation=0.25"], 60, 20)):
+            with self.subTest(config, words=words):
+                self.run_program("check", config, *words, out=f"{train} training rows, {validation} validation rows, 20 test rows")
+        self.run_program("check", "more.yaml", "dataset.split.test=0.5", out="43 training rows, 7 validation rows, 50 test rows")
+        for words in (["dataset.split.train=0.7"], ["dataset.split={test: 0.3}"]):
+            self.assertNotIn("test rows", self.run_program("check", "more.yaml", *words, out="70 training rows, 30 validation rows")[0])
+        self.write("two.yaml", CONFIG.replace(", validation: 0.25", ""))
+        self.run_program("two.yaml", "--run-dir", "runs/two", "train.epochs=1")
+        for config in ("two.yaml", "runs/two/config.yaml"):  # a test alone is for validation, and is replaced, also where the file has validation: 0
+            out, _ = self.run_program("check", config, *folds, out="87 training rows, 13 validation rows")
+            self.assertNotIn("test rows", out)

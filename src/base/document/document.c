@@ -967,19 +967,34 @@ struct merger {
     size_t files;
 };
 
-/* Whether [key] is one of several keys of which one may be given, and [own] has another of them. */
-static bool is_replaced(const struct merger *m, const char *path, const char *key, const struct node *own) {
-    for (size_t i = 0; i < m->alternative_count; i++) {
-        const char *const *keys = m->alternatives[i].keys;
-        size_t length = strlen(path), is_one = 0, other = 0;
-        for (size_t k = 0; k < DOCUMENT_MAX_ALTERNATIVES && keys[k]; k++) {
-            if (strncmp(keys[k], path, length) != 0 || (length && keys[k][length] != '.')) break;
-            const char *name = keys[k] + length + (length > 0);
-            if (strchr(name, '.')) break;
-            is_one += strcmp(name, key) == 0;
-            other += strcmp(name, key) != 0 && node_get(own, name) != NULL;
-        }
-        if (is_one && other) return true;
+static bool has_value(const struct node *mapping, const char *key) {
+    const struct node *value = node_get(mapping, key);
+    char *end;
+    if (!value || node_is_null(value)) return false;
+    return value->kind != NODE_SCALAR || strtod(value->text, &end) != 0 || end == value->text || *end != 0;
+}
+
+bool document_replaces(const struct document_alternatives *alternatives, size_t k, const struct node *before) {
+    const char *const *unless = alternatives->unless;
+    return !unless[0] || (k == 1 && !has_value(before, unless[0]) && !has_value(before, unless[1]));
+}
+
+/* The name of the key [at] of the mapping at the dotted [path]; NULL: it is one of another mapping. */
+static const char *name_in(const char *path, const char *at) {
+    size_t length = strlen(path);
+    if (strncmp(at, path, length) != 0 || (length && at[length] != '.')) return NULL;
+    const char *name = at + length + (length > 0);
+    return strchr(name, '.') ? NULL : name;
+}
+
+/* Whether [own] has a key that replaces [key] of [base], both mappings at [path]. */
+static bool is_replaced(const struct merger *m, const char *path, const char *key, const struct node *base,
+                        const struct node *own) {
+    for (size_t i = 0; i < 2 * m->alternative_count; i++) {
+        const struct document_alternatives *both = &m->alternatives[i / 2];
+        const char *name = name_in(path, both->keys[i % 2]), *other = name_in(path, both->keys[1 - i % 2]);
+        if (!name || !other || strcmp(name, key) != 0 || !node_get(own, other)) continue;
+        if (document_replaces(both, i % 2, base)) return true;
     }
     return false;
 }
@@ -1029,7 +1044,7 @@ static struct node *merge(struct merger *m, const struct node *base, const struc
             struct node *below = replacement->kind == NODE_MAPPING ? extended(m, value, replacement) : NULL;
             const char *at = *path ? arena_printf(m->arena, "%s.%s", path, key) : key;
             value = below ? merge(m, below, replacement, at) : replacement;
-        } else if (is_replaced(m, path, key, own)) {
+        } else if (is_replaced(m, path, key, base, own)) {
             continue;
         }
         children_add(&c, value, key, k < own->count ? own->key_places[k] : base->key_places[i]);

@@ -69,11 +69,16 @@ status document_read(const char *path, struct problems *problems, struct documen
 
 #define DOCUMENT_MAX_BASES 32 /* files that a file is based on, in all */
 
-/* Dotted paths of keys of one mapping, NULL-terminated, of which one may be given. */
-#define DOCUMENT_MAX_ALTERNATIVES 3
+/* Dotted paths of two keys of one mapping: where one is given, it replaces the other one of a file before. */
 struct document_alternatives {
-    const char *keys[DOCUMENT_MAX_ALTERNATIVES];
+    const char *keys[2];
+    /* Names of keys beside them, or NULL: keys[0] replaces keys[1] only where the mapping before has none of them, and
+     * keys[1] does not replace keys[0]. A key that is null or 0 is not there. */
+    const char *unless[2];
 };
+
+/* Whether keys[1 - k] replaces keys[k] of [before], the mapping of the file before that has it. */
+bool document_replaces(const struct document_alternatives *alternatives, size_t k, const struct node *before);
 
 /* As document_read, on top of the files that the key `base` of the root names, one or a list, relative to the folder of
  * the file that names them; they may have bases, too. Of two files the later one wins, and the file itself over its

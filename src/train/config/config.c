@@ -705,16 +705,29 @@ static status find_files(struct config *c, const char *path, struct arena *arena
     return is_resume_file ? find_file(&c->checkpoint.resume, path, arena) : OK;
 }
 
-/* Keys that exclude each other: a word for one replaces another one of the file, and that of a file one of its base. */
+/* Keys that exclude each other: a word for one replaces another one of the file, and that of a file one of its base.
+ * Folds replace the validation rows, which are those of test where it stands alone; beside validation or folds its rows
+ * are the final test's, and stay. */
+#define SPLIT "dataset.split."
 static const struct document_alternatives alternatives[] = {
-    {{"train.epochs", "train.steps"}},
-    {{"sampler.batch_size", "sampler.global_batch_size"}},
-    {{"dataset.query", "dataset.table"}},
-    {{"dataset.split.test", "dataset.split.train", "dataset.split.folds"}},
-    {{"loss", "losses"}},
+    {{"train.epochs", "train.steps"}, {0}},
+    {{"sampler.batch_size", "sampler.global_batch_size"}, {0}},
+    {{"dataset.query", "dataset.table"}, {0}},
+    {{SPLIT "test", SPLIT "train"}, {0}},
+    {{SPLIT "validation", SPLIT "train"}, {0}},
+    {{SPLIT "folds", SPLIT "train"}, {0}},
+    {{SPLIT "folds", SPLIT "test"}, {"validation", "folds"}},
+    {{SPLIT "folds", SPLIT "validation"}, {0}},
+    {{SPLIT "fold", SPLIT "train"}, {0}},
+    {{SPLIT "fold", SPLIT "validation"}, {0}},
+    {{"loss", "losses"}, {0}},
 };
-/* The value of a key of each that is not given; NULL: a word cannot say so. */
-static const char *const none_of[] = {"null", "null", "null", "0", NULL};
+
+/* The value of a key that is not given; NULL: a word cannot say so. */
+static const char *none_of(const char *key) {
+    bool is_number = strncmp(key, SPLIT, strlen(SPLIT)) == 0 && strcmp(key, SPLIT "fold") != 0;
+    return strncmp(key, "loss", 4) == 0 ? NULL : is_number ? "0" : "null";
+}
 
 /* Whether a word sets [key] to anything but [none], NULL: to anything. */
 static bool is_set(char *const *words, size_t count, const char *key, const char *none) {
@@ -726,30 +739,31 @@ static bool is_set(char *const *words, size_t count, const char *key, const char
     return false;
 }
 
-static bool has_key(const struct document *document, const char *key) {
-    const struct node *node = document_root(document);
+/* The mapping of the document that has [key], or the short form of one, which may be this key; NULL: none. */
+static const struct node *mapping_with(const struct document *document, const char *key) {
+    const struct node *node = document_root(document), *mapping = node;
     for (size_t length; node && *key; key += length + (key[length] == '.')) {
         char step[64];
         length = strcspn(key, ".");
         snprintf(step, sizeof step, "%.*s", (int)length, key);
-        if (node->kind != NODE_MAPPING) return true; /* a short form, which may be this key */
+        if (node->kind != NODE_MAPPING) return node;
+        mapping = node;
         node = node_get(node, step);
     }
-    return node != NULL;
+    return node ? mapping : NULL;
 }
 
 static void replace_alternatives(struct document *document, char *const *words, size_t count,
                                  struct problems *problems) {
-    for (size_t i = 0; i < sizeof alternatives / sizeof *alternatives && none_of[i]; i++)
-        for (size_t k = 0; k < 3 && alternatives[i].keys[k]; k++)
-            for (size_t other = 0; other < 3 && alternatives[i].keys[other]; other++) {
-                const char *key = alternatives[i].keys[other], *none = none_of[i];
-                SCOPED_TEXT word = {0};
-                if (other == k || !is_set(words, count, alternatives[i].keys[k], none)) continue;
-                if (is_set(words, count, key, NULL) || !has_key(document, key)) continue;
-                text_printf(&word, "%s=%s", key, none);
-                schema_override(&config_schema, document, text_string(&word), problems);
-            }
+    for (size_t i = 0; i < 2 * (sizeof alternatives / sizeof *alternatives); i++) {
+        const char *key = alternatives[i / 2].keys[i % 2], *other = alternatives[i / 2].keys[1 - i % 2];
+        const struct node *mapping = mapping_with(document, key);
+        SCOPED_TEXT word = {0};
+        if (!none_of(key) || !is_set(words, count, other, none_of(other)) || is_set(words, count, key, NULL)) continue;
+        if (!mapping || !document_replaces(&alternatives[i / 2], i % 2, mapping)) continue;
+        text_printf(&word, "%s=%s", key, none_of(key));
+        schema_override(&config_schema, document, text_string(&word), problems);
+    }
 }
 
 /* Applies the words to [document], which it owns; NULL: it could not be read. */
