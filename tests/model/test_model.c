@@ -457,13 +457,22 @@ TEST(only_embeddings_accept_tokens) {
         {"[{linear: 3}]", "its input is token ids, which only an embedding accepts: insert one before it"},
         {"[{embedding: {embedding_dim: 3, num_embeddings: 6}}]",
          "num_embeddings is 6, but the dataset's vocabulary has 7 tokens"},
+        {"[{embedding: {embedding_dim: 3, num_embeddings: 16777217}}]", NULL},
+        {"[{embedding: {embedding_dim: 3, num_embeddings: 16777217}}]",
+         "num_embeddings is 16777217, but the input has values, which are float32"},
+        {"[{embedding_bag: {embedding_dim: 3, num_embeddings: 16777217}}]",
+         "num_embeddings is 16777217, but the input has values, which are float32"},
+        {"[{embedding: {embedding_dim: 3, num_embeddings: 16777216}}]", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        input.is_tokens = i < 3;
+        input.vocabulary = i < 3 ? 7 : 0;
         SCOPED_DOCUMENT document = NULL;
         struct model *model = NULL;
         status s = build(cases[i].layers, &input, &document, &model);
-        ck_assert(s != OK && strstr(status_message(s), cases[i].expected));
+        ck_assert(cases[i].expected ? s && strstr(status_message(s), cases[i].expected) : !s);
         status_free(s);
+        model_destroy(model);
     }
 }
 

@@ -82,8 +82,14 @@ static int64_t embedding_count(const struct layer *layer) {
     return layer->in.is_tokens ? layer->in.vocabulary : layer->in.tokens;
 }
 
-/* They must be enough for the vocabulary of the input. */
+#define MAX_VALUE_TOKENS (1 << 24) /* 2^24 + 1 is 2^24 as a float32 */
+
+/* They must be enough for the vocabulary of the input, and different as its values. */
 static status embedding_check_count(const struct layer *layer) {
+    if (!layer->in.is_tokens && embedding_count(layer) > MAX_VALUE_TOKENS)
+        return status_usage("num_embeddings is %lld, but the input has values, which are float32: of whole numbers "
+                            "above %d some become others. More tokens need a dataset of tokens (docs/text.md)",
+                            (long long)embedding_count(layer), MAX_VALUE_TOKENS);
     if (embedding_count(layer) >= layer->in.vocabulary) return OK;
     return status_usage("num_embeddings is %lld, but the dataset's vocabulary has %lld tokens",
                         (long long)embedding_count(layer), (long long)layer->in.vocabulary);
