@@ -216,31 +216,33 @@ static void check_reduction(struct rank *r, void *argument) {
         ck_assert_uint_lt(r->collectives.lanes[0].scratch_size, 16 << 20);
 }
 
-static void compare_reduction(int world, struct reduction c) {
-    size_t size = c.count * comm_type_size(c.type);
-    void **inputs = calloc((size_t)world, sizeof *inputs);
-    struct job job;
-    c.expected = malloc(size);
-    for (int r = 0; r < world; r++) {
-        inputs[r] = malloc(size);
-        fill(inputs[r], c.count, c.type, r);
-    }
-    combine(c.expected, (const void *const *)inputs, world, c.count, c.type, c.op);
+/* What [world] ranks have filled. */
+static void *combined(size_t count, int world, enum comm_type type, enum comm_op op) {
+    size_t size = count * comm_type_size(type);
+    void **inputs = calloc((size_t)world, sizeof *inputs), *all = malloc(size);
+    for (int r = 0; r < world; r++) fill(inputs[r] = malloc(size), count, type, r);
+    combine(all, (const void *const *)inputs, world, count, type, op);
     for (int r = 0; r < world; r++) free(inputs[r]);
+    free(inputs);
+    return all;
+}
+
+static void compare_reduction(int world, struct reduction c) {
+    struct job job;
+    c.expected = combined(c.count, world, c.type, c.op);
     job_run(&job, world, check_reduction, &c);
     job_free(&job);
-    free(inputs);
     free(c.expected);
 }
 
 /* Every way: whole, in one round and in several; slices; rounds; a chain with fewer and with more chunks than ranks. */
 TEST_EACH(reductions_are_in_order_of_rank, worlds) {
-    static const size_t counts[] = {1, 3, 1001, 5003, 65537};
+    static const size_t lengths[] = {1, 3, 1001, 5003, 65537};
     int world = worlds[_i];
     if (!is_tried(world)) return;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
         for (int root = COMM_ALL; root < world; root += root == COMM_ALL ? 1 : world / 2 > 0 ? world / 2 : 1)
-            compare_reduction(world, (struct reduction){counts[i], COMM_FLOAT32, COMM_SUM, root, NULL});
+            compare_reduction(world, (struct reduction){lengths[i], COMM_FLOAT32, COMM_SUM, root, NULL});
     for (int root = COMM_ALL; root < world; root += root == COMM_ALL ? 1 : world - 1)
         compare_reduction(world, (struct reduction){(size_t)world * 65536 + 1237, COMM_FLOAT32, COMM_SUM, root, NULL});
     for (enum comm_type type = 0; type < COMM_TYPES && (world == 3 || world == 17); type++)
@@ -256,19 +258,25 @@ static void *pattern(size_t size, int rank) {
     return data;
 }
 
-static void check_gathers(struct rank *r, size_t unit) {
+static const size_t units[] = {1, 70, 4900, 343000}, counts[] = {3, 40007};
+
+/* The results, computed once for all ranks. */
+struct expected {
+    char *gathered[sizeof units / sizeof *units];
+    float *sums[sizeof counts / sizeof *counts];
+};
+
+static size_t gathered_size(size_t unit, int rank) { return unit * (size_t)(rank % 3); } /* none for some */
+
+static void check_gathers(struct rank *r, size_t unit, const char *expected) {
     int world = r->collectives.world, own = r->collectives.rank;
     size_t *sizes = malloc((size_t)world * sizeof *sizes), total = 0;
-    for (int p = 0; p < world; p++) total += sizes[p] = unit * (size_t)(p % 3); /* none for some */
+    for (int p = 0; p < world; p++) total += sizes[p] = gathered_size(unit, p);
     SCOPED_MEMORY void *data = pattern(sizes[own], own);
     for (int root = COMM_ALL; root < world; root += world / 2) {
-        char *out = malloc(total + 1), *at = out;
+        SCOPED_MEMORY char *out = malloc(total + 1);
         ck_assert(collectives_gather(r, 0, data, sizes, out, root) == OK);
-        for (int p = 0; (root == COMM_ALL || root == own) && p < world; at += sizes[p++]) {
-            SCOPED_MEMORY void *theirs = pattern(sizes[p], p);
-            ck_assert(memcmp(at, theirs, sizes[p]) == 0);
-        }
-        free(out);
+        if (root == COMM_ALL || root == own) ck_assert(memcmp(out, expected, total) == 0);
     }
     free(sizes);
 }
@@ -276,48 +284,61 @@ static void check_gathers(struct rank *r, size_t unit) {
 static void check_from_root(struct rank *r, size_t size) {
     int world = r->collectives.world, own = r->collectives.rank;
     for (int root = 0; root < world; root += world / 2 + 1) {
-        SCOPED_MEMORY char *all = pattern(size * (size_t)world, root),
-                           *data = own == root ? pattern(size, root) : malloc(size);
-        SCOPED_MEMORY char *expected = pattern(size, root), *out = malloc(size);
+        SCOPED_MEMORY char *data = own == root ? pattern(size, root) : malloc(size), *out = malloc(size);
+        SCOPED_MEMORY char *sent = pattern(size, root), *part = pattern(size, world + own), *parts = NULL;
+        if (own == root) parts = malloc(size * (size_t)world);
+        for (int p = 0; own == root && p < world; p++) {
+            SCOPED_MEMORY char *theirs = pattern(size, world + p);
+            memcpy(parts + (size_t)p * size, theirs, size);
+        }
         ck_assert(collectives_broadcast(r, 0, data, size, root) == OK);
-        ck_assert(memcmp(data, expected, size) == 0);
-        ck_assert(collectives_scatter(r, 0, own == root ? all : NULL, size, out, root) == OK);
-        ck_assert(memcmp(out, all + (size_t)own * size, size) == 0);
+        ck_assert(memcmp(data, sent, size) == 0);
+        ck_assert(collectives_scatter(r, 0, parts, size, out, root) == OK);
+        ck_assert(memcmp(out, part, size) == 0);
     }
 }
 
-static void check_scatter_of_sums(struct rank *r, size_t count) {
-    size_t world = (size_t)r->collectives.world, own = (size_t)r->collectives.rank, all = world * count;
-    SCOPED_MEMORY float *data = malloc(all * sizeof *data), *out = malloc(count * sizeof *out),
-                        *expected = malloc(all * sizeof *data);
-    void **inputs = calloc(world, sizeof *inputs);
-    for (size_t p = 0; p < world; p++) fill(inputs[p] = malloc(all * sizeof *data), all, COMM_FLOAT32, (int)p);
-    combine(expected, (const void *const *)inputs, (int)world, all, COMM_FLOAT32, COMM_SUM);
-    memcpy(data, inputs[own], all * sizeof *data);
-    ck_assert(collectives_reduce_scatter(r, 0, data, count, COMM_FLOAT32, COMM_SUM, data + own * count) == OK);
-    ck_assert(memcmp(data + own * count, expected + own * count, count * sizeof *data) == 0);
-    for (size_t p = 0; p < world; p++) free(inputs[p]);
-    free(inputs);
+static void check_scatter_of_sums(struct rank *r, size_t count, const float *expected) {
+    size_t world = (size_t)r->collectives.world, at = (size_t)r->collectives.rank * count;
+    SCOPED_MEMORY float *data = malloc(world * count * sizeof *data);
+    fill(data, world * count, COMM_FLOAT32, r->collectives.rank);
+    ck_assert(collectives_reduce_scatter(r, 0, data, count, COMM_FLOAT32, COMM_SUM, data + at) == OK);
+    ck_assert(memcmp(data + at, expected + at, count * sizeof *data) == 0);
 }
 
 static void check_others(struct rank *r, void *argument) {
+    const struct expected *expected = argument;
     int world = r->collectives.world, own = r->collectives.rank;
-    (void)argument;
-    for (size_t unit = 1; unit < 1000000; unit *= 70) check_gathers(r, unit);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) check_gathers(r, units[i], expected->gathered[i]);
     for (size_t size = 1; size < 10000000; size *= 123) check_from_root(r, size);
-    check_scatter_of_sums(r, 3);
-    check_scatter_of_sums(r, 40007);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) check_scatter_of_sums(r, counts[i], expected->sums[i]);
     ck_assert(collectives_barrier(r, 0) == OK);
     int64_t mine = own, theirs = -1;
     if (own == 0) ck_assert(collectives_send(r, 0, &mine, sizeof mine, world - 1) == OK);
     if (own == world - 1) ck_assert(collectives_recv(r, 0, &theirs, sizeof theirs, 0) == OK && theirs == 0);
 }
 
+static char *gathered_of(size_t unit, int world) {
+    char *all = malloc(unit * 2 * (size_t)world), *at = all;
+    for (int p = 0; p < world; at += gathered_size(unit, p++)) {
+        SCOPED_MEMORY void *theirs = pattern(gathered_size(unit, p), p);
+        memcpy(at, theirs, gathered_size(unit, p));
+    }
+    return all;
+}
+
 TEST_EACH(other_calls, worlds) {
+    struct expected expected;
     struct job job;
-    if (!is_tried(worlds[_i])) return;
-    job_run(&job, worlds[_i], check_others, NULL);
+    int world = worlds[_i];
+    if (!is_tried(world)) return;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) expected.gathered[i] = gathered_of(units[i], world);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        expected.sums[i] = combined((size_t)world * counts[i], world, COMM_FLOAT32, COMM_SUM);
+    job_run(&job, world, check_others, &expected);
     job_free(&job);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) free(expected.gathered[i]);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) free(expected.sums[i]);
 }
 
 /* ---- growth ---- */
