@@ -244,8 +244,8 @@ class Mpi(program.Case):
     def test_stop_and_resume(self):
         """Every rank gets the signal from mpirun; the same command ends with the bits of an uninterrupted run."""
         self.write("test.yaml", CONFIG.replace("out: 96", "out: 700"))  # steps that take longer than their communication
-        for epochs in (300, 1200, 4800):  # a fast machine ends a short run before the signal
-            words = (f"train.epochs={epochs}", "checkpoint.save_every=50")
+        for epochs in (40, 300, 4800):  # a fast machine ends a short run before the signal
+            words = (f"train.epochs={epochs}", "checkpoint.save_every=20")
             shutil.rmtree(self.path("runs"), ignore_errors=True)
             p = self.start_long(2, *words)
             p.send_signal(signal.SIGTERM)
