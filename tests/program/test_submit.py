@@ -37,16 +37,16 @@ class Submit(program.Case):
         return self.run_program("submit", "wine.yaml", *words, **options)
 
     def script(self, queue, *words):
-        out, _ = self.submit("--queue", queue, "--nodes", "2", "--nproc", "4", "--time", "1:30:00", *words)
-        self.assertIn(f"wine.{queue}.sh: 2 nodes, 4 processes on each, 1:30:00\nsubmit it: {SUBMITS[queue]} ", out)
+        out, _ = self.submit("--queue", queue, "--nodes", "2", "--nproc", "4", "--time", "1:29:31", *words)
+        self.assertIn(f"wine.{queue}.sh: 2 nodes, 4 processes on each, 1:29:31\nsubmit it: {SUBMITS[queue]} ", out)
         return self.read(f"wine.{queue}.sh")
 
     def test_words(self):
-        expected = {"slurm": ["#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4", "#SBATCH --time=1:30:00", "#SBATCH --signal=TERM@60", "#SBATCH --job-name=wine"],
-                    "pbs": ["#PBS -N wine", "#PBS -l select=2:ncpus=4:mpiprocs=4", "#PBS -l walltime=1:30:00"],
+        expected = {"slurm": ["#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=4", "#SBATCH --time=1:29:31", "#SBATCH --signal=TERM@60", "#SBATCH --job-name=wine"],
+                    "pbs": ["#PBS -N wine", "#PBS -l select=2:ncpus=4:mpiprocs=4", "#PBS -l walltime=1:29:31"],
                     "lsf": ["#BSUB -n 8", '#BSUB -R "span[ptile=4]"', "#BSUB -W 1:30", '#BSUB -Q "75"', "#BSUB -o wine-%J.log"],
-                    "sge": ["#$ -pe mpi 8", "#$ -l h_rt=1:30:00", "#$ -r y"],
-                    "flux": ["#flux: --nodes=2", "#flux: --nslots=8", "#flux: --time-limit=5400s", "#flux: --output=wine-{{id}}.log"]}
+                    "sge": ["#$ -pe mpi 8", "#$ -l h_rt=1:29:31", "#$ -r y"],
+                    "flux": ["#flux: --nodes=2", "#flux: --nslots=8", "#flux: --time-limit=5371s", "#flux: --output=wine-{{id}}.log"]}
         for queue, lines in expected.items():
             text = self.script(queue, "train.epochs=5", "--run-dir", "it's")
             self.assertLessEqual(set(lines), set(text.splitlines()), queue)
@@ -78,7 +78,7 @@ class Submit(program.Case):
             for script in ("stopped.sh", f"wine.{queue}.sh"):
                 codes.append(subprocess.run(["bash", script], cwd=self.path(), env={**self.environment(), **more}, capture_output=True, timeout=300).returncode)
                 left = int(self.read("end-time")) - time.time()
-                self.assertTrue(5300 < left <= 5400, left)
+                self.assertTrue(5271 < left <= 5371, left)
             self.assertEqual(codes, [99 if queue == "sge" else 75, 0], queue)
         script = self.path("wine.{}.sh")
         self.assertEqual(self.read("queued").splitlines(), ["scontrol requeue 17", "qsub " + script.format("pbs"), "flux --parent batch " + script.format("flux")])
