@@ -80,8 +80,7 @@ class Inference(program.Case):
         np.testing.assert_array_equal(all_[:, 0], np.arange(178))
         with h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("new.h5"), "w") as f:
             f["x"] = d["x"][10:30]
-        out, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--part", "all", "--out", "p.csv")
-        self.assertIn("new.h5: all 20 rows", err)
+        self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--part", "all", "--out", "p.csv", err="new.h5: all 20 rows")
         _, new = self.predict("dataset.path=new.h5", "--part", "all")
         np.testing.assert_array_equal(new[:, 1:], all_[10:30, 1:])
         _, err = self.run_program("predict", "test.yaml", "dataset.path=new.h5", "--out", "p.csv")
@@ -93,8 +92,7 @@ class Inference(program.Case):
             with self.subTest(rows=rows, more=more):
                 with h5py.File(self.path("datasets/wine.h5")) as d, h5py.File(self.path("one.h5"), "w") as f:
                     f["x"] = d["x"][rows]
-                _, err = self.run_program("predict", "test.yaml", "dataset.path=one.h5", "--out", "p.csv", *more, code=DATA)
-                self.assertIn(what or "; --part all uses every row\n", err)
+                self.run_program("predict", "test.yaml", "dataset.path=one.h5", "--out", "p.csv", *more, code=DATA, err=what or "; --part all uses every row\n")
         _, err = self.run_program("predict", "test.yaml", "dataset.path=none.h5", "--out", "p.csv", code=None)
         self.assertNotIn("--part all", err)
         self.assertIn("there is no dataset 'y'", self.evaluate("dataset.path=new.h5", "--part", "all", code=DATA))
@@ -104,8 +102,7 @@ class Inference(program.Case):
             f["x"], f["y"] = d["x"][:5], d["y"][:5]
         whole = self.evaluate("--part", "all")
         self.assertEqual((whole["part"], whole["rows"]), ("all", 178))
-        out, err = self.run_program("eval", "own.yaml", "--run-dir", "runs/test")
-        self.assertIn("five.h5: all 5 rows", err)
+        self.run_program("eval", "own.yaml", "--run-dir", "runs/test", err="five.h5: all 5 rows")
         os.remove(self.path("five.h5"))
         out, _ = self.run_program("eval", "own.yaml", "--run-dir", "runs/test", "--part", "all")
         self.assertEqual(json.loads(out), whole)
@@ -326,20 +323,21 @@ class Generate(program.Case):
 
     def test_top_p(self):
         """The most likely tokens whose probabilities sum to p, after temperature and top_k, as transformers' TopPLogitsWarper."""
+        letters = "abcdefghij"
         self.run_program("predict", "text.yaml", "--part", "all", "--outputs", "--out", "p.csv")
         with open(self.path("p.csv")) as file:
-            row = next(csv.DictReader(file))
-        logits = np.array([float(row[f"output_{c}"]) for c in range(10)]) / 3  # those after "a"
-        order = np.argsort(-logits)
+            rows = list(csv.DictReader(file))[:10]
+        after = {letter: np.array([float(row[f"output_{c}"]) for c in range(10)]) / 3 for letter, row in zip(letters, rows)}
         for k, p in ((10, 0.3), (10, 0.7), (10, 0.95), (4, 0.8), (10, 0.0)):
-            probabilities = np.exp(logits[order][:k])
-            count = 1 + int((np.cumsum(probabilities) / probabilities.sum() < p).sum())
-            drawn = {self.generate("--prompt", "a", "--characters", 1, "--temperature", 3, "--top-k", k, "--top-p", p, "--seed", seed)[1]
-                     for seed in range(60)}
-            likely = ["abcdefghij"[c] for c in order[:count]]
-            with self.subTest(k=k, p=p, count=count):
-                self.assertLessEqual(drawn, set(likely))
-                self.assertEqual(min(len(drawn), 3), min(count, 3))
+            text = self.generate("--prompt", "a", "--characters", 3000, "--temperature", 3, "--top-k", k, "--top-p", p)[:-1]
+            for letter, logits in after.items():
+                order = np.argsort(-logits)
+                probabilities = np.exp(logits[order][:k])
+                count = 1 + int((np.cumsum(probabilities) / probabilities.sum() < p).sum())
+                drawn = {second for first, second in zip(text, text[1:]) if first == letter}
+                with self.subTest(k=k, p=p, count=count, letter=letter):
+                    self.assertLessEqual(drawn, {letters[c] for c in order[:count]})
+                    self.assertEqual(min(len(drawn), 3), min(count, 3))
         self.assertIn("--top-p: expected a number from 0 to 1, got 1.5", self.generate("--prompt", "a", "--top-p", 1.5, code=USAGE))
 
     def test_prompt_file(self):
