@@ -809,8 +809,7 @@ class Audit(program.Case):
             self.write("other.json", out.replace(old, new))
             self.assertRegex(self.audit("--statement", "other.json", code=DIVERGED), rf"other.json: the statement is not about this folder: {what}")
         self.train("--run-dir", "other", "seed=2")
-        err = self.run_program("audit", "other", "--statement", "s.json", code=DIVERGED)[1]
-        self.assertIn("the statement is not about this folder", err)
+        self.run_program("audit", "other", "--statement", "s.json", code=DIVERGED, err="the statement is not about this folder")
 
     def test_what_is_no_statement(self):
         self.train("--stop-after", 20, code=STOPPED)
@@ -824,8 +823,7 @@ class Audit(program.Case):
     # ---- what cannot be audited ----
 
     def test_mistakes(self):
-        err = self.run_program("audit", "c.yaml", code=USAGE)[1]
-        self.assertIn("c.yaml: not the folder of a run", err)
+        self.run_program("audit", "c.yaml", code=USAGE, err="c.yaml: not the folder of a run")
         self.train()
         self.assertIn("--nproc 2: this run had 1 process", self.audit("--nproc", 2, code=USAGE))
         for word in (0, -1, "x"):

@@ -60,8 +60,7 @@ class Groups(program.Case):
                     split = f"test: {case['test']}, seed: {case['seed']}" if case["test"] else f"folds: {len(parts)}, fold: {fold}"
                     with self.subTest(file=file, split=split):
                         self.write("test.yaml", CONFIG % (file, split))
-                        _, err = self.run_program("test.yaml", "--fresh")
-                        self.assertIn(f"{len(groups) - len(parts[fold])} training rows, {len(parts[fold])} validation rows", err)
+                        self.run_program("test.yaml", "--fresh", err=f"{len(groups) - len(parts[fold])} training rows, {len(parts[fold])} validation rows")
                         rows, err = self.validation_rows()
                         self.assertEqual(rows, parts[fold])
                         self.assertNotIn("warning", err)
@@ -135,8 +134,7 @@ class Groups(program.Case):
             self.run_program("check", "test.yaml", f"dataset.split={split}", code=code, err=sentence)
         self.run_program("test.yaml", "dataset.split={folds: 5, fold: 0, group: patient}")
         self.write("few.csv", "\n".join(self.read("rows.csv").splitlines()[:4]) + "\n")  # three rows, each of its own group
-        _, err = self.run_program("eval", "runs/test", "dataset.path=few.csv", code=DATA)
-        self.assertIn("3 groups cannot be divided into 5 folds; --part all uses every row", err)
+        self.run_program("eval", "runs/test", "dataset.path=few.csv", code=DATA, err="3 groups cannot be divided into 5 folds; --part all uses every row")
         _, err = self.run_program("check", "test.yaml", "dataset.inputs=[a, patient]", code=DATA)
         self.assertIn("column 'patient' is used twice, as input and by dataset.split.group", err)
         _, err = self.run_program("check", "test.yaml", "dataset.weights=patient", code=DATA)

@@ -84,8 +84,7 @@ class Targets(program.Case):
         self.assertNotIn("could not be compared", err)
         out, _ = self.run_program("predict", "runs/test", "photos/05.png", "--with-inputs")
         self.assertEqual(out.splitlines()[1:], [lines[1]])
-        _, err = self.run_program("predict", "runs/test", "photos/99.png", code=program.DATA)
-        self.assertIn("cannot read the image 'photos/99.png': No such file or directory", err)
+        self.run_program("predict", "runs/test", "photos/99.png", code=program.DATA, err="cannot read the image 'photos/99.png': No such file or directory")
         self.write_labels(["id,y,x", "00,1,2", "03,3,4"], "other.csv")  # columns by name, in another order, without extensions
         for words in ("dataset.image.labels=other.csv", f"dataset.image={{size: {SIZE}, labels: other.csv}}"):
             self.run_program("eval", "runs/test", "photos", words, out='"rows":2')
@@ -213,8 +212,7 @@ class Targets(program.Case):
                               ("random_rotation", "did you mean 'rotation'?"), ("cutout", "did you mean 'erasing'?"), ("colour_jitter", "did you mean 'color_jitter'?"),
                               ("saturation", "did you mean 'dataset.augment.color_jitter.saturation'")):
             self.assertIn(message, self.run_program("check", "test.yaml", f"dataset.augment={{{name}: 0.5}}", code=program.USAGE)[1])
-        _, err = self.run_program("check", "test.yaml", "dataset.image=null", code=program.USAGE)
-        self.assertIn("a folder of images needs dataset.image: {size: [height, width]}", err)
+        self.run_program("check", "test.yaml", "dataset.image=null", code=program.USAGE, err="a folder of images needs dataset.image: {size: [height, width]}")
 
     def test_mistakes_in_masks(self):
         for row, mask in enumerate(self.masks):

@@ -656,8 +656,7 @@ class Lists(Case):
         out, _ = self.run_program("predict", "test")
         self.assertEqual(out.splitlines()[0], "row,prediction_0,prediction_1,prediction_2,prediction_3")
         self.write_rows(np.where(np.arange(48) == 7, 4, self.second), "other.csv")
-        _, err = self.run_program("eval", "test", "other.csv", code=DATA)
-        self.assertIn("other.csv: row 7 (the first is 0): class 4 is none of the model, which has 4 (0 to 3)", err)
+        self.run_program("eval", "test", "other.csv", code=DATA, err="other.csv: row 7 (the first is 0): class 4 is none of the model, which has 4 (0 to 3)")
 
     def test_wrong(self):
         for second, code, sentence in ((4, USAGE, "the model's output is 4, but the targets have 5 classes (0 to 4): multilabel_margin needs one output per class"),

@@ -127,8 +127,7 @@ class Patterns(program.Case):
         log = "".join(self.run_program(*arguments, "p.csv", "dataset.path=[one.csv, two.csv]"))
         self.assertIn("one.csv and 1 more: all 90 rows", log)
         self.assertEqual(self.read("p.csv"), self.read("all-p.csv"))
-        error = self.run_program(*arguments, "two.csv", "dataset.path=[one.csv, two.csv]", code=program.USAGE)[1]
-        self.assertIn("--out two.csv: this is the input dataset", error)
+        self.run_program(*arguments, "two.csv", "dataset.path=[one.csv, two.csv]", code=program.USAGE, err="--out two.csv: this is the input dataset")
 
     def test_with_inputs(self):
         self.table("part-1.csv", self.rows)

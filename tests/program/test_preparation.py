@@ -255,8 +255,7 @@ train: {epochs: 20}
         self.csv("train.csv", rows)
         self.run_program("test.yaml", "train.epochs=30", code=DATA, err="the column 'age' was prepared in another way")
         self.csv("train.csv", make_rows(200, 1))
-        _, err = self.run_program("test.yaml", "train.epochs=30", "dataset.columns.age.missing=mean", code=USAGE)
-        self.assertIn("dataset.columns.age.missing: median -> mean", err)
+        self.run_program("test.yaml", "train.epochs=30", "dataset.columns.age.missing=mean", code=USAGE, err="dataset.columns.age.missing: median -> mean")
 
     def test_damaged_preparation(self):
         path = self.path("runs/test/checkpoints/epoch-0020.h5")

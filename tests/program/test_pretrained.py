@@ -407,8 +407,7 @@ class Rules(program.Case):
     def test_checkpoints_have_no_map(self):
         self.load(self.model, "a.bias: a.bias")
         self.write("test.yaml", self.read("test.yaml").replace("w.safetensors", self.checkpoints()[-1]))
-        _, err = self.run_program("test.yaml", "--run-dir", "runs/b", code=USAGE)
-        self.assertIn("map, skip and partial are for safetensors files and those of torch.save", err)
+        self.run_program("test.yaml", "--run-dir", "runs/b", code=USAGE, err="map, skip and partial are for safetensors files and those of torch.save")
 
     def test_patterns_without_a_tensor(self):
         """A typo in `skip` would load the head that is to be left out."""

@@ -115,8 +115,7 @@ losses:
 train: {epochs: 1}
 """
         self.write("test.yaml", text)
-        _, err = self.run_program("test.yaml", code=program.USAGE)
-        self.assertIn("test.yaml:5:5: losses: scores: the model's output is (3, 4, 5), but a target is (5, 4)", err)
+        self.run_program("test.yaml", code=program.USAGE, err="test.yaml:5:5: losses: scores: the model's output is (3, 4, 5), but a target is (5, 4)")
         self.write_rows(x=self.values(2, 4, 5), mask=self.classes(3, 4, 5), image=self.values(5, 4))
         self.run_program("test.yaml", code=program.USAGE, err="test.yaml:6:5: losses: grey: the model's output is (1, 4, 5), but a target is (5, 4)")
         self.write_rows(x=self.values(2, 4, 5), mask=self.classes(3, 4, 5), image=self.values(4, 5))

@@ -51,8 +51,7 @@ class Sqlite(program.Case):
         self.assertEqual(self.state("table", "dataset.path=b.sqlite3", "dataset.table=flowers"), expected)
         query = "dataset.query=select y, colour, n, x from flowers order by n"
         self.assertEqual(self.state("query", "dataset.path=b.sqlite3", query, "dataset.inputs=[n, x, colour]"), expected)
-        out = self.run_program("check", "test.yaml", self.rules, "dataset.path=b.sqlite3", "dataset.table=half")[0]
-        self.assertIn("36 training rows, 9 validation rows", out)
+        self.run_program("check", "test.yaml", self.rules, "dataset.path=b.sqlite3", "dataset.table=half", out="36 training rows, 9 validation rows")
         out = self.run_program("check", "test.yaml", self.rules, "dataset.path=b.sqlite3", "dataset.split=0", "dataset.table=half",
                                "dataset.validation={path: b.sqlite3, query: select * from flowers where n >= 45}")[0]
         self.assertIn("45 training rows, 45 validation rows", out)
@@ -270,7 +269,5 @@ class Sqlite(program.Case):
             connection.execute(f"create view v{i + 1} as select x, y from v{i} union all select x, y from v{i}")
         connection.commit()
         connection.close()
-        out = self.run_program("inspect", "b.db", timeout=300)[0]
-        self.assertIn("  v3: 0 rows\n", out)
-        self.assertIn("  v15: cannot be read: its views refer to too many others\n", out)
+        self.run_program("inspect", "b.db", timeout=300, out=["  v3: 0 rows\n", "  v15: cannot be read: its views refer to too many others\n"])
         self.assertIn("b.db: a query with its views refers to more than 100000 columns and tables", self.error("dataset.path=b.db", "dataset.table=v15"))

@@ -140,8 +140,7 @@ class Texts(program.Case):
         self.assertIn("dataset.columns.review: the tokenizer has no padding token; write padding: ID, of a token that no text has; "
                       "258 is the first id that no token has (num_embeddings: 259)", self.fails())
         self.assertIn("padding is not the id of a token; 258 is", self.fails("dataset.columns.review.padding=259"))
-        out = self.run_program("check", "test.yaml", "dataset.columns.review.padding=258")[0]
-        self.assertIn("6 tokens, num_embeddings: 259, padding_idx: 258", out)
+        self.run_program("check", "test.yaml", "dataset.columns.review.padding=258", out="6 tokens, num_embeddings: 259, padding_idx: 258")
         self.write("tokenizer.json", json.dumps({**tokenizer(padding=False), "padding": {"pad_id": 3, "pad_token": "x"}}))
         self.assertIn("6 tokens, num_embeddings: 258, padding_idx: 3", self.run_program("check", "test.yaml", "model.layers.0.embedding.padding_idx=3")[0])
 
@@ -253,9 +252,7 @@ class Texts(program.Case):
     def test_init_takes_no_sentences_as_target(self):
         rows = [(i, ("spam", "ham")[i % 2], f"this is the message number {i}") for i in range(60)]
         self.csv("sms.csv", rows, ("v0", "v1", "v2"))
-        config, log = self.run_program("init", "sms.csv")
-        self.assertIn("the target is 'v1', the last column without sentences: 2 classes", log)
-        self.assertIn("v2: {type: text, length: 8}", config)
+        self.run_program("init", "sms.csv", out="v2: {type: text, length: 8}", err="the target is 'v1', the last column without sentences: 2 classes")
         self.csv("sms.csv", rows, ("v0", "v1", "label"))
         self.assertIn("the target 'label' has too many different texts", self.run_program("init", "sms.csv", code=USAGE)[1])
 

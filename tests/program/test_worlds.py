@@ -101,8 +101,7 @@ train: {epochs: 3}
         self.write("test.yaml", self.CONFIG.replace("test: 97", "test: 0.2"))
         half = "dist.gradient_compression=bfloat16"
         self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/whole")
-        err = self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/half", half)[1]
-        self.assertIn("gradients averaged by shared memory as bfloat16,", err)
+        self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/half", half, err="gradients averaged by shared memory as bfloat16,")
         self.assert_close(self.losses("runs/half"), self.losses("runs/whole"), 2e-2)
         self.assertNotEqual(self.losses("runs/half")[1:], self.losses("runs/whole")[1:])
         self.run_program("test.yaml", "--nproc", 2, "--run-dir", "runs/zero", half, "dist.zero_stage=1", "dist.first_bucket_mb=0.001")
