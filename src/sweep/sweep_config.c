@@ -737,7 +737,7 @@ static void add_refusal(struct problems *problems, struct place place, const cha
 }
 
 #define BEST "checkpoint.best"
-#define FOLD "dataset.split.fold" /* also "folds" */
+#define SPLIT "dataset.split."
 
 /* A run without a value before its end cannot be stopped early. */
 static void check_pruning(const struct sweep_config *sweep, const struct config *config, const struct node *root,
@@ -771,19 +771,33 @@ static void check_other_metrics(const struct sweep_config *sweep, const struct n
     }
 }
 
+static bool is_key(const char *word, const char *key) {
+    return strcspn(word, "=") == strlen(key) && strncmp(word, key, strlen(key)) == 0;
+}
+
+/* Whether folds replace [key], that of a split: test, too, unless its rows are those of a test at the end of the run.
+ */
+static bool is_replaced_by_folds(const struct sweep_config *sweep, const char *key) {
+    struct config_file *config = NULL;
+    if (is_key(key, SPLIT "validation") || is_key(key, SPLIT "train")) return true;
+    if (!is_key(key, SPLIT "test")) return strncmp(key, SPLIT "fold", strlen(SPLIT "fold")) == 0;
+    status s = sweep_fixed_config(sweep, 0, &config);
+    bool has_test = !s && split_has_test(&config_of(config)->dataset.split);
+    status_free(s); /* another check reports it */
+    config_free(config);
+    return !has_test;
+}
+
 /* Keys that the sweep sets itself in every run: a parameter of the same would be in the table without effect. */
 static void check_is_free(const struct sweep_config *sweep, const char *key, struct place place,
                           struct problems *problems) {
     size_t length = strcspn(key, "=");
-    bool is_fold = strncmp(key, FOLD, strlen(FOLD)) == 0;
     if (strncmp(key, BEST, strlen(BEST)) == 0)
         problems_add(problems, place, NULL, "%.*s: the sweep sets it to its metric; use the key metric", (int)length,
                      key);
-    bool is_seed = (length == strlen("seed") && strncmp(key, "seed", length) == 0) ||
-                   (length == strlen("sampler.seed") && strncmp(key, "sampler.seed", length) == 0);
-    if (is_seed && sweep->confirm.seeds != SCHEMA_NO_INT)
+    if ((is_key(key, "seed") || is_key(key, "sampler.seed")) && sweep->confirm.seeds != SCHEMA_NO_INT)
         problems_add(problems, place, NULL, "%.*s: confirm sets it; leave one of the two out", (int)length, key);
-    if (is_fold && sweep->repeat.folds != SCHEMA_NO_INT)
+    if (sweep->repeat.folds != SCHEMA_NO_INT && is_replaced_by_folds(sweep, key))
         problems_add(problems, place, NULL, "%.*s: repeat.folds sets it; leave one of the two out", (int)length, key);
 }
 
@@ -883,6 +897,11 @@ static void check_name(const struct sweep_config *sweep, const struct parameter 
         is_taken = is_taken || strcmp(p->path, columns[i]) == 0;
     for (size_t i = 0; i < sweep->other_metrics.count; i++)
         is_taken = is_taken || strcmp(p->path, sweep_other_metric(sweep, i)->name) == 0;
+    bool is_seed = !p->keys && sweep->repeat.seeds != SCHEMA_NO_INT && strcmp(p->path, "seed") == 0;
+    if (is_seed)
+        problems_add(problems, p->place, NULL,
+                     "parameters.seed: with repeat.seeds the tables have another column of this name; write it under "
+                     "another one, with keys: [seed]");
     if (p->keys && is_taken)
         problems_add(problems, p->place, NULL,
                      "parameters.%s: the tables have another column of this name; choose another one", p->path);

@@ -1286,6 +1286,8 @@ class Wrong(SweepCase):
             (grid % "checkpoint.best.metric: [val_loss, train_loss]", "test.yaml:3:38: checkpoint.best.metric: the sweep sets it to its metric; use the key metric"),
             (grid % "dataset.split.fold: [0, 1]" + "repeat: {folds: 3}\n", "test.yaml:3:34: dataset.split.fold: repeat.folds sets it; leave one of the two out"),
             ("config: base.yaml\nmethod: list\nrepeat: {folds: 3}\ntrials: [{dataset.split.folds: 4}]\n", "dataset.split.folds: repeat.folds sets it"),
+            *((grid % f"dataset.split.{key}: [0.2, 0.4]" + "repeat: {folds: 3}\n", f"dataset.split.{key}: repeat.folds sets it") for key in ("test", "train", "validation")),
+            (grid % "seed: [1, 2]" + "repeat: {seeds: 3}\n", "parameters.seed: with repeat.seeds the tables have another column of this name; write it under another one, with keys: [seed]"),
             (GRID + "metric: val_f1\n", "test.yaml:7:9: metric: epochs have no metric 'val_f1'; they have"),
             (GRID + "metric: {name: val_los}\n", "test.yaml:7:9: metric: epochs have no metric 'val_los'"),
             (GRID.replace("keep: all", "keep: best"), "keep.runs: expected all, none or best N (best 10), got 'best'"),
