@@ -269,9 +269,10 @@ class Doctor(program.Case):
         self.skipTest(f"this user may not make a control group for {controller}")
 
     def test_a_quota(self):
-        enter = self.group("cpu", v1={"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "50000"}, v2={"cpu.max": "50000 100000"})
-        self.doctor("c.yaml", setup=enter)
-        self.named("note", "processors", r"the control group allows the time of 0\.50 processors to")
+        """Of fewer processors than all threads of the ranks, here one each."""
+        enter = self.group("cpu", v1={"cpu.cfs_period_us": "100000", "cpu.cfs_quota_us": "150000"}, v2={"cpu.max": "150000 100000"})
+        self.doctor("c.yaml", "--nproc", 2, setup=enter, env={"OMP_NUM_THREADS": "1"})
+        self.named("note", "processors", r"the control group allows the time of 1\.50 processors to 2 threads, ")
 
     def test_a_memory_limit(self):
         enter = self.group("memory", v1={"memory.limit_in_bytes": "150M"}, v2={"memory.max": "150M"})
