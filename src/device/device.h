@@ -35,6 +35,9 @@ struct draw_key {
     uint64_t row_stride;  /* between local rows: the world size */
 };
 
+/* Numbers of 16 bits that hold a bit for each element of a row (dropout_saving). */
+#define DROPOUT_BITS(size) (((size) + 15) / 16)
+
 /* Elements [begin, end). */
 struct device_range {
     size_t begin, end;
@@ -111,8 +114,14 @@ struct device_ops {
     /* y (rows, size) = x * mask / (1 - p); the same call with dy gives dx, because the mask follows from the key */
     void (*dropout)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
                     const struct tensor *y, size_t rows, size_t size);
-    /* The same for whole channels: the elements i of a row with equal i % channels have one draw; channels divides
-     * size, and 1 is the whole row. */
+    /* The same, where it is faster to read which elements were kept than to draw them again; NULL elsewhere: forward
+     * writes a bit for each element to kept (rows, DROPOUT_BITS(size)), from which the second one makes dx. */
+    void (*dropout_saving)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
+                           const struct tensor *y, uint16_t *kept, size_t rows, size_t size);
+    void (*dropout_saved)(struct device *, float p, uint16_t *kept, const struct tensor *dy, const struct tensor *dx,
+                          size_t rows, size_t size);
+    /* The same as dropout for whole channels: the elements i of a row with equal i % channels have one draw; channels
+     * divides size, and 1 is the whole row. */
     void (*dropout_channels)(struct device *, const struct draw_key *key, float p, const struct tensor *x,
                              const struct tensor *y, size_t rows, size_t size, size_t channels);
     /* to (rows, size) = from where x is above 0, else from times a slope between [low] and [high] that follows from

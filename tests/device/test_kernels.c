@@ -144,6 +144,22 @@ static void compute_other_rules(struct device *device, struct results *r, const 
     guarded_free(exp_avg);
 }
 
+/* Saved masks are those that are drawn: of x (17, 59) with [dropped], and none with p = 1. */
+static void compare_saved_masks(struct device *device, const struct draw_key *key, const float *x,
+                                const float *dropped) {
+    const struct device_ops *ops = device_ops(device);
+    float y[17 * 59], zeros[17 * 59] = {0};
+    uint16_t kept[17 * DROPOUT_BITS(59)];
+    for (int i = 0; i < 2; i++) {
+        const float p = i ? 1 : 0.3f, *expected = i ? zeros : dropped;
+        ops->dropout_saving(device, key, p, F32((float *)(uintptr_t)x), F32(y), kept, 17, 59);
+        ck_assert_mem_eq(y, expected, sizeof y);
+        memset(y, 1, sizeof y);
+        ops->dropout_saved(device, p, kept, F32((float *)(uintptr_t)x), F32(y), 17, 59);
+        ck_assert_mem_eq(y, expected, sizeof y);
+    }
+}
+
 static void compute(struct device *device, struct results *r) {
     const struct device_ops *ops = device_ops(device);
     float *x = random_values(N, 7), *g = random_values(N, 8), *p = random_values(N, 9);
@@ -155,6 +171,7 @@ static void compute(struct device *device, struct results *r) {
     }
     struct draw_key key = {.seed = 42, .stream = 3, .pass = &work_pass, .first_row = 5, .row_stride = 2};
     ops->dropout(device, &key, 0.3f, F32(x), F32(r->dropout), 17, 59);
+    compare_saved_masks(device, &key, x, r->dropout);
     struct sgd_constants sgd = work_sgd;
     struct adam_constants adam = {.beta1 = 0.9f,
                                   .one_minus_beta1 = 0.1f,

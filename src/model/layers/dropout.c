@@ -1,8 +1,9 @@
 /* dropout: in training, zeroes elements with probability p and scales the others by 1 / (1 - p) (torch.nn.Dropout);
  * dropout1d, dropout2d and dropout3d whole channels, drop_path whole rows. alpha_dropout and feature_alpha_dropout keep
  * the mean and the variance of the output of selu instead. The mask is a function of (seed, layer, step, row of
- * the global batch, element or channel): backward computes it again instead of storing it, a resume gets the same mask,
- * and so do 2 ranks x 16 rows and 1 rank x 32 rows. PyTorch's masks differ. */
+ * the global batch, element or channel): backward computes it again where a device is not faster with a stored bit for
+ * each element, a resume gets the same mask, and so do 2 ranks x 16 rows and 1 rank x 32 rows. PyTorch's masks differ.
+ */
 #include <math.h>
 
 #include "model/layers/images.h"
@@ -70,6 +71,39 @@ static void apply(const struct layer *layer, const struct pass *pass, const stru
 
 static size_t channels_of(const struct layer *layer) { return (size_t)layer->in.size[0]; }
 
+/* ---- dropout ---- */
+
+static status plan_elements(struct layer *layer, struct planning *planning) {
+    size_t bytes = DROPOUT_BITS(layer->in_size) * sizeof(uint16_t);
+    layer->saved_size = (bytes + sizeof(float) - 1) / sizeof(float);
+    return layer_plan_same(layer, planning);
+}
+
+static uint16_t *kept_of(const struct layer *layer) { return (uint16_t *)(void *)layer->saved; }
+
+static bool saves_mask(const struct layer *layer, const struct pass *pass) {
+    return pass->ops->dropout_saving && pass->is_training && config_of(layer)->p > 0;
+}
+
+static void forward_elements(const struct layer *layer, const struct pass *pass, struct operands o) {
+    struct draw_key key = pass->draws;
+    key.stream = layer->stream;
+    if (saves_mask(layer, pass))
+        pass->ops->dropout_saving(pass->device, &key, (float)config_of(layer)->p, o.x, o.y, kept_of(layer), pass->rows,
+                                  layer->in_size);
+    else
+        apply(layer, pass, o.x, o.y, 0);
+}
+
+static void backward_elements(const struct layer *layer, const struct pass *pass, struct operands o) {
+    if (!o.dx) return;
+    if (saves_mask(layer, pass))
+        pass->ops->dropout_saved(pass->device, (float)config_of(layer)->p, kept_of(layer), o.dy, o.dx, pass->rows,
+                                 layer->in_size);
+    else
+        apply(layer, pass, o.dy, o.dx, 0);
+}
+
 #define PASSES(name_, channels_)                                                                                       \
     static void forward_##name_(const struct layer *layer, const struct pass *pass, struct operands o) {               \
         apply(layer, pass, o.x, o.y, channels_);                                                                       \
@@ -77,7 +111,6 @@ static size_t channels_of(const struct layer *layer) { return (size_t)layer->in.
     static void backward_##name_(const struct layer *layer, const struct pass *pass, struct operands o) {              \
         if (o.dx) apply(layer, pass, o.dy, o.dx, channels_);                                                           \
     }
-PASSES(elements, 0)
 PASSES(channels, channels_of(layer))
 PASSES(rows, 1)
 #undef PASSES
@@ -146,7 +179,7 @@ const struct layer_type layer_dropout = {
                 "In training, zeroes elements with probability p and scales the rest (torch.nn.Dropout)."},
     .memory_format = FORMAT_PRESERVE,
     .is_by_position = true,
-    .plan = layer_plan_same,
+    .plan = plan_elements,
     DROPOUT(elements),
     .pytorch = "Dropout({p}, stream={number}{order})",
 };

@@ -263,21 +263,89 @@ struct drop_job {
     float p;
     const float *x;
     float *y;
+    uint16_t *kept; /* (rows, whole groups): bits of the elements */
     size_t size;
 };
 
-static void drop_part(void *context, size_t first, size_t last) {
-    const struct drop_job *d = context;
+#define GROUP 16 /* elements whose bits are one number */
+
+/* Bit i: whether words[i] is not below the threshold. */
+static inline uint16_t bits_of(const uint32_t *words, uint32_t threshold) {
+#if LANES == 16
+    return _mm512_cmpge_epu32_mask(_mm512_loadu_si512(words), _mm512_set1_epi32((int)threshold));
+#else
+    unsigned bits = 0;
+#if LANES == 8
+    for (size_t i = 0; i < GROUP; i += LANES) {
+        __m256i x = _mm256_loadu_si256((const __m256i *)(words + i)), t = _mm256_set1_epi32((int)threshold);
+        __m256i is_kept = _mm256_cmpeq_epi32(_mm256_max_epu32(x, t), x);
+        bits |= (unsigned)_mm256_movemask_ps(_mm256_castsi256_ps(is_kept)) << i;
+    }
+#else
+    for (size_t i = 0; i < GROUP; i++) bits |= (unsigned)(words[i] >= threshold) << i;
+#endif
+    return (uint16_t)bits;
+#endif
+}
+
+/* y = x scale where a bit is set, else 0, of [count] elements, at most a group */
+static inline void keep(unsigned bits, float scale, const float *x, float *y, size_t count) {
+#if LANES == 16
+    __mmask16 exist = (__mmask16)((1u << count) - 1);
+    __m512 kept = _mm512_maskz_loadu_ps(exist & (__mmask16)bits, x);
+    _mm512_mask_storeu_ps(y, exist, _mm512_maskz_mul_ps((__mmask16)bits, kept, _mm512_set1_ps(scale)));
+#else
+#pragma omp simd
+    for (size_t i = 0; i < count; i++) {
+        float kept = x[i] * scale;
+        y[i] = bits >> i & 1 ? kept : 0;
+    }
+#endif
+}
+
+/* [draws] and [saves] are constants. Without draws the bits are read. */
+static inline __attribute__((always_inline)) void drop_rows(const struct drop_job *d, size_t first, size_t last,
+                                                            bool draws, bool saves) {
+    float scale = d->p < 1 ? 1 / (1 - d->p) : 0;
+    uint32_t threshold = dropout_threshold(d->p), words[WORDS];
     for (size_t i = first; i < last; i++) {
-        struct row_words words = row_words_of(d->key, i);
-        drop_elements(&words, d->p, 0, d->x + i * d->size, d->y + i * d->size, d->size);
+        struct row_words row = {0};
+        const float *x = d->x + i * d->size;
+        float *y = d->y + i * d->size;
+        uint16_t *kept = d->kept + i * DROPOUT_BITS(d->size);
+        if (draws) row = row_words_of(d->key, i);
+        for (size_t j = 0; j < d->size; j += GROUP, kept++) {
+            if (draws && j % WORDS == 0) draw_words(&row, j / 4, words);
+            unsigned bits = draws ? bits_of(words + j % WORDS, threshold) : *kept;
+            if (d->p >= 1) bits = 0;
+            if (saves) *kept = (uint16_t)bits;
+            keep(bits, scale, x + j, y + j, d->size - j < GROUP ? d->size - j : GROUP);
+        }
     }
 }
+
+static void drop_part(void *context, size_t first, size_t last) { drop_rows(context, first, last, true, false); }
+static void drop_saving_part(void *context, size_t first, size_t last) { drop_rows(context, first, last, true, true); }
+static void drop_saved_part(void *context, size_t first, size_t last) { drop_rows(context, first, last, false, false); }
 
 static void dropout(struct device *device, const struct draw_key *key, float p, const struct tensor *x,
                     const struct tensor *y, size_t rows, size_t size) {
     (void)device;
-    parallel_for(rows, parallel_items(size), drop_part, &(struct drop_job){key, p, floats(x), floats(y), size});
+    parallel_for(rows, parallel_items(size), drop_part, &(struct drop_job){key, p, floats(x), floats(y), NULL, size});
+}
+
+static void dropout_saving(struct device *device, const struct draw_key *key, float p, const struct tensor *x,
+                           const struct tensor *y, uint16_t *kept, size_t rows, size_t size) {
+    (void)device;
+    parallel_for(rows, parallel_items(size), drop_saving_part,
+                 &(struct drop_job){key, p, floats(x), floats(y), kept, size});
+}
+
+static void dropout_saved(struct device *device, float p, uint16_t *kept, const struct tensor *dy,
+                          const struct tensor *dx, size_t rows, size_t size) {
+    (void)device;
+    parallel_for(rows, parallel_items(size), drop_saved_part,
+                 &(struct drop_job){NULL, p, floats(dy), floats(dx), kept, size});
 }
 
 #define DRAWN 64 /* channels at a time; a multiple of WORDS */
@@ -462,6 +530,8 @@ const struct device_ops IN_SET(elementwise) = {
     .activation_forward = activation_forward,
     .activation_backward = activation_backward,
     .dropout = dropout,
+    .dropout_saving = dropout_saving,
+    .dropout_saved = dropout_saved,
     .dropout_channels = dropout_channels,
     .rrelu = rrelu,
     .sample_normal = sample_normal,
