@@ -371,11 +371,11 @@ static __attribute__((noinline)) void some_rows_product(const struct cpu_product
 
 /* turned (columns, width) = c (p->m, columns) at column [j] before the product */
 static void turn_start(const struct cpu_product *p, size_t j, size_t columns, float *turned, size_t width) {
-    for (size_t l = 0; l < columns; l++)
-        for (size_t i = 0; i < width; i++) {
-            bool adds = p->start == PRODUCT_ADD && i < p->m;
-            turned[l * width + i] = p->start == PRODUCT_ROW ? p->row[j + l] : adds ? p->c[i * p->ldc + j + l] : 0;
-        }
+    for (size_t l = 0; l < columns; l++, turned += width) {
+        float start = p->start == PRODUCT_ROW ? p->row[j + l] : 0;
+        for (size_t i = 0; i < width; i += LANES) *(lanes *)(turned + i) = start - (lanes){0};
+        for (size_t i = 0; p->start == PRODUCT_ADD && i < p->m; i++) turned[i] = p->c[i * p->ldc + j + l];
+    }
 }
 
 /* c (p->m, columns) at column [j] = turned (columns, width) */
