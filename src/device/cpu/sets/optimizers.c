@@ -98,9 +98,9 @@ struct change {
     const float *from; /* of an average, or of a copy */
 };
 
-#define LINE 16           /* floats of a line of the cache */
-#define CHUNK 512         /* of each array of an update: with the next ones a part of a first-level cache */
-#define SHORT (4 * CHUNK) /* elements of an update of one chunk: they were not written long ago */
+#define LINE 16                 /* floats of a line of the cache */
+#define CHUNK 512               /* of each array of an update: with the next ones a part of a first-level cache */
+#define SHORT ((size_t)1 << 17) /* elements of an update of one chunk: they are in a cache */
 
 /* The address of element [first] of [p]; NULL for NULL. */
 static float *offset(float *p, size_t first) { return p ? p + first : NULL; }
