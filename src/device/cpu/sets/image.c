@@ -678,7 +678,7 @@ INLINE void gradients_run(const struct positions *p, size_t position, bool has_r
         prefetch_run(x, stride, size);
         prefetch_run(dy, channels, size);
         for (size_t c = 0; c < size; c++) {
-            float g = has_relu && fmaf(x[c], scale[c], shift[c]) <= 0 ? 0 : dy[c];
+            float d = dy[c], g = has_relu && fmaf(x[c], scale[c], shift[c]) <= 0 ? 0 : d;
             first[c] += g;
             second[c] = fmaf(g, x[c] - mean[c], second[c]);
         }
