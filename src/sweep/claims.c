@@ -85,17 +85,24 @@ static char *format(const char *pattern, ...) {
 }
 
 static char *entry_path(const struct claims *c, const struct trial_block *b, int n) {
-    return format("%s/" SWEEP_BLOCKS "/%s.%d", c->options.folder, b->name, n);
+    return format("%s/" SWEEP_BLOCKS "/%s.%d", c->options.by_fd, b->name, n);
 }
 
 static char *member_path(const struct claims *c, size_t member, const char *name) {
-    return format("%s/" SWEEP_MEMBERS "/%s%s", c->options.folder, c->members[member].id, name);
+    return format("%s/" SWEEP_MEMBERS "/%s%s", c->options.by_fd, c->members[member].id, name);
 }
 
 static char *trial_path(const char *folder, int64_t trial) {
     struct text path = {0};
     sweep_trial_path(folder, trial, &path);
     return path.data;
+}
+
+/* Of a trial of this process. */
+static char *own_path(const struct claims *c, int64_t trial) {
+    char *folder = member_path(c, 0, ""), *path = trial_path(folder, trial);
+    free(folder);
+    return path;
 }
 
 /* ---- processes ---- */
@@ -527,8 +534,8 @@ static status remove_tree(const char *folder) {
 /* Where another process had begun a run of [trial], it continues here. A failure costs that progress only. */
 static void continue_trial(const struct claims *c, size_t member, int64_t trial) {
     struct io_info info;
-    char *folder = member_path(c, member, ""), *old = trial_path(folder, trial), *new = trial_path(c->folder, trial);
-    char *part = format("%s/part", c->folder), *runs = format("%s/runs", c->folder);
+    char *folder = member_path(c, member, ""), *old = trial_path(folder, trial), *new = own_path(c, trial);
+    char *part = member_path(c, 0, "/part"), *runs = member_path(c, 0, "/runs");
     status s = io_stat(new, &info);
     if (!s && !info.exists) s = io_stat(old, &info);
     if (!s && info.is_folder && member != 0) {
@@ -689,7 +696,7 @@ static status all_complete(const struct claims *c, int64_t trial, bool *out) {
     *out = true;
     for (int64_t run = trial * c->sweep->runs; *out && run < (trial + 1) * c->sweep->runs; run++) {
         struct text path = {0};
-        sweep_run_path(c->options.folder, c->sweep, run, &path);
+        sweep_run_path(c->options.by_fd, c->sweep, run, &path);
         status s = trial_folder_is_complete(text_string(&path), trials_run(c->trials, run), out);
         text_free(&path);
         if (s) return s;
@@ -703,7 +710,7 @@ status claims_collect(struct claims *c, int64_t trial, bool *is_kept) {
     TRY(all_complete(c, trial, is_kept));
     if (*is_kept) return OK;
     char *member = member_path(c, owner, ""), *theirs = trial_path(member, trial);
-    char *own = trial_path(c->folder, trial), *kept = trial_path(c->options.folder, trial);
+    char *own = own_path(c, trial), *kept = trial_path(c->options.by_fd, trial);
     status s = move_trial_folder(kept, own, &is_moved);
     if (!s && owner != 0) s = move_trial_folder(theirs, own, &is_moved);
     free(member);
@@ -715,7 +722,7 @@ status claims_collect(struct claims *c, int64_t trial, bool *is_kept) {
 
 status claims_keep(struct claims *c, int64_t trial) {
     bool is_moved;
-    char *own = trial_path(c->folder, trial), *kept = trial_path(c->options.folder, trial);
+    char *own = own_path(c, trial), *kept = trial_path(c->options.by_fd, trial);
     status s = move_trial_folder(own, kept, &is_moved);
     free(own);
     free(kept);
@@ -724,7 +731,7 @@ status claims_keep(struct claims *c, int64_t trial) {
 
 status claims_remove_rest(struct claims *c) {
     struct io_names names;
-    char *members = format("%s/" SWEEP_MEMBERS, c->options.folder);
+    char *members = format("%s/" SWEEP_MEMBERS, c->options.by_fd);
     status s = io_list(members, &names);
     for (size_t i = 0; !s && i < names.count; i++) {
         char *runs = format("%s/%s/runs", members, names.items[i]);
@@ -748,12 +755,12 @@ status claims_open(const struct claims_options *options, const struct sweep_conf
     c->trial_owner = calloc((size_t)sweep->trials, sizeof *c->trial_owner);
     if (!c->trial_owner) status_exit_without_memory();
     member_of(c, options->id);
-    c->folder = member_path(c, 0, "");
+    c->folder = format("%s/" SWEEP_MEMBERS "/%s", options->folder, options->id);
     c->alive = member_path(c, 0, "/alive");
     c->temporary = member_path(c, 0, "/new");
     c->looked_at = clock_seconds();
     snprintf(c->end.name, sizeof c->end.name, "end-%" PRId64, sweep->trials);
-    char *blocks = format("%s/" SWEEP_BLOCKS, options->folder);
+    char *blocks = format("%s/" SWEEP_BLOCKS, options->by_fd);
     status s = io_make_folders(blocks);
     free(blocks);
     if (!s) s = io_create(c->alive, &c->alive_fd);

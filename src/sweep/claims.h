@@ -39,6 +39,7 @@ void claims_make_id(char id[CLAIMS_ID_SIZE]);
 struct claims;
 struct claims_options {
     const char *folder; /* of the sweep */
+    const char *by_fd;  /* the same, for files of this process and their names (sweep_folder_by_fd) */
     const char *id;
     double lease;                               /* seconds */
     void (*observe)(void *user, int64_t trial); /* a result of another process is in the table; NULL: not wanted */

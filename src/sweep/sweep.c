@@ -502,7 +502,8 @@ struct coordinator {
 /* ---- reports of workers ---- */
 
 static status add_events(struct coordinator *s, int64_t run) {
-    return sweep_tensorboard_add(sweep_folder_path(s->folder), s->config, s->trials, run, &s->has_events[run]);
+    const char *folder = s->claims ? sweep_folder_by_fd(s->folder) : sweep_folder_path(s->folder);
+    return sweep_tensorboard_add(folder, s->config, s->trials, run, &s->has_events[run]);
 }
 
 /* Whether the best trials may be others with [trial], which has just ended. */
@@ -1155,11 +1156,16 @@ static status open_shared(struct coordinator *s) {
     TRY(check_shared(s));
     TRY(sweep_folder_open_shared(s->options->folder, id, s->file, &s->folder));
     const char *folder = sweep_folder_path(s->folder);
-    TRY(trials_open_shared(folder, s->config, sweep_folder_temporary(s->folder), s->log, &s->trials));
+    TRY(trials_open_shared(folder, sweep_folder_by_fd(s->folder), s->config, sweep_folder_temporary(s->folder), s->log,
+                           &s->trials));
     run_queue_open(&s->queue, s->config, s->trials);
     s->queue.end = 0;
-    struct claims_options options = {
-        .folder = folder, .id = id, .lease = s->options->lease, .observe = observe_other, .user = s};
+    struct claims_options options = {.folder = folder,
+                                     .by_fd = sweep_folder_by_fd(s->folder),
+                                     .id = id,
+                                     .lease = s->options->lease,
+                                     .observe = observe_other,
+                                     .user = s};
     TRY(claims_open(&options, s->config, s->trials, s->log, &s->claims));
     s->queue.claims = s->claims;
     s->runs_folder = sweep_folder_of_member(claims_folder(s->claims));
@@ -1336,6 +1342,7 @@ status sweep_run(const struct sweep_file *file, const struct sweep_options *opti
     if (is_open) failure = open_base_dataset(&s);
     if (is_open && !failure) failure = s.claims ? explain_deletion(&s, train_all_shared(&s)) : train_all(&s);
     if (is_open && !s.claims) failure = write_all(&s, failure);
+    failure = sweep_folder_explain(s.folder, failure);
     log_progress(log, NULL);
     if (is_open && options->folder_now) text_add(options->folder_now, sweep_folder_path(s.folder));
     if (!failure) failure = report_result(&s);

@@ -12,6 +12,7 @@
 #include "base/document/document.h"
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
 #include "train/folder/run_folder.h"
 #include "train/metrics/metrics.h"
@@ -167,6 +168,7 @@ status trial_folder_find_other(const char *path, struct text *name) {
 struct sweep_folder {
     struct arena *arena;
     const char *path, *sweep, *base, *other, *runs, *shared;
+    const char *by_fd;     /* of a process that shares the sweep: sweep_folder_by_fd */
     const char *temporary; /* of a process that shares the sweep: in its own folder; NULL: there is one process */
     struct folder_lock lock;
     int fd;                            /* of the folder; -1: not open */
@@ -492,12 +494,31 @@ static status mark_folder(const struct sweep_folder *f) {
     return folder_lock_check(&f->lock);
 }
 
+static status is_own_folder(const struct sweep_folder *f, const char *path, bool *out) {
+    struct io_info info;
+    TRY(io_stat(path, &info));
+    *out = io_is_same(&info, &f->folder_id);
+    return OK;
+}
+
+/* The path of the open descriptor in /proc (Linux); without /proc the plain path remains. */
+static status set_by_fd(struct sweep_folder *f, const char *member) {
+    const char *link = arena_printf(f->arena, "/proc/self/fd/%d", f->fd);
+    bool is_own;
+    TRY(is_own_folder(f, link, &is_own));
+    if (!is_own) return OK;
+    f->by_fd = link;
+    f->temporary = arena_printf(f->arena, "%s/" SWEEP_MEMBERS "/%s/new", link, member);
+    return OK;
+}
+
 status sweep_folder_open_shared(const char *path, const char *member, const struct sweep_file *file,
                                 struct sweep_folder **out) {
     struct sweep_folder *f = folder_at(path);
     const char *own = arena_printf(f->arena, "%s/" SWEEP_MEMBERS "/%s", path, member);
     bool has_sweep;
     *out = NULL;
+    f->by_fd = path;
     f->temporary = arena_printf(f->arena, "%s/new", own);
     status s = check_owner(f, &has_sweep);
     if (!s) s = status_prefix(io_make_folders(own), "the folder of the sweep (--run-dir names another)");
@@ -506,6 +527,7 @@ status sweep_folder_open_shared(const char *path, const char *member, const stru
     if (!s) s = update_config_files(f, file);
     if (!s) s = io_open(f->path, &f->fd);
     if (!s) s = io_stat_fd(f->fd, f->path, &f->folder_id);
+    if (!s) s = set_by_fd(f, member);
     if (s && has_sweep) status_free(io_remove_folder(own));
     if (s) sweep_folder_close(f);
     if (!s) *out = f;
@@ -521,13 +543,6 @@ void sweep_folder_close(struct sweep_folder *f) {
     status_free(folder_lock_release(&f->lock));
     status_free(io_close(f->fd, f->path));
     arena_destroy(f->arena);
-}
-
-static status is_own_folder(const struct sweep_folder *f, const char *path, bool *out) {
-    struct io_info info;
-    TRY(io_stat(path, &info));
-    *out = io_is_same(&info, &f->folder_id);
-    return OK;
 }
 
 static status lost(const struct sweep_folder *f, const char *why) {
@@ -593,6 +608,23 @@ status sweep_folder_follow(struct sweep_folder *f, struct log *log, bool *has_mo
     if (!is_own) TRY(follow_move(f, log, has_moved));
     TRY(io_stat(f->lock.path, &lock));
     return io_is_same(&lock, &f->lock_id) ? OK : lock_again(f, log);
+}
+
+const char *sweep_folder_by_fd(const struct sweep_folder *f) { return f->by_fd; }
+
+status sweep_folder_explain(const struct sweep_folder *f, status failure) {
+    SCOPED_TEXT text = {0};
+    size_t length = failure && f && f->by_fd ? strlen(f->by_fd) : 0;
+    if (length == 0 || f->by_fd == f->path || !strstr(status_message(failure), f->by_fd)) return failure;
+    const char *at = status_message(failure);
+    for (const char *link; (link = strstr(at, f->by_fd)); at = link + length) {
+        text_add_bytes(&text, at, (size_t)(link - at));
+        text_add(&text, f->path);
+    }
+    text_add(&text, at);
+    status named = status_new(status_code(failure), "%s", text_string(&text));
+    status_free(failure);
+    return named;
 }
 
 const char *sweep_folder_temporary(const struct sweep_folder *f) { return f->temporary; }

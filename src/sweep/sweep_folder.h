@@ -26,6 +26,11 @@ status sweep_folder_open_shared(const char *path, const char *member, const stru
                                 struct sweep_folder **out);
 /* The own folder of a process that shares the sweep, only for its run folders. */
 struct sweep_folder *sweep_folder_of_member(const char *own);
+/* The same folder by a path that remains valid when it is moved, so that files are never written to the folder of
+ * another sweep; for this process alone. */
+const char *sweep_folder_by_fd(const struct sweep_folder *folder);
+/* [failure] (consumed; OK stays) with the folder's path in the place of that one. */
+status sweep_folder_explain(const struct sweep_folder *folder, status failure);
 /* A path for temporary files of this process alone, on the same file system; NULL: the folder is not shared. */
 const char *sweep_folder_temporary(const struct sweep_folder *folder);
 /* A new file, complete from the moment it has its name, or *is_taken: there is one. [temporary]:

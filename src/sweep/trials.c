@@ -887,6 +887,11 @@ static void free_files(struct trial_files *files) {
 void trials_move(struct trials *t, const char *folder) {
     free_files(&t->files);
     t->files = files_in(folder);
+    if (!t->temporary) return;
+    char *shared = text_path(folder, SWEEP_SHARED);
+    free_files(&t->shown);
+    t->shown = files_in(shared);
+    free(shared);
 }
 
 static status open_trials(const char *folder, const struct sweep_config *sweep, struct pruner *pruner,
@@ -906,12 +911,7 @@ static status open_trials(const char *folder, const struct sweep_config *sweep, 
                          .written_at = clock_seconds(),
                          .fd = -1};
     t->files = files_in(folder);
-    if (temporary) {
-        char *shared = text_path(folder, SWEEP_SHARED);
-        t->shown = files_in(shared);
-        free(shared);
-        if (!(t->temporary = strdup(temporary))) status_exit_without_memory();
-    }
+    if (temporary && !(t->temporary = strdup(temporary))) status_exit_without_memory();
     status s = t->runs && t->reported && t->values && t->points && t->has_point
                    ? OK
                    : status_memory("the table of %zu trials", n);
@@ -927,9 +927,11 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
     return open_trials(folder, sweep, pruner, NULL, log, out);
 }
 
-status trials_open_shared(const char *folder, const struct sweep_config *sweep, const char *temporary, struct log *log,
-                          struct trials **out) {
-    return open_trials(folder, sweep, NULL, temporary, log, out);
+status trials_open_shared(const char *folder, const char *by_fd, const struct sweep_config *sweep,
+                          const char *temporary, struct log *log, struct trials **out) {
+    TRY(open_trials(folder, sweep, NULL, temporary, log, out));
+    trials_move(*out, by_fd);
+    return OK;
 }
 
 status trials_close(struct trials *t) {

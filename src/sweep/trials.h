@@ -58,9 +58,9 @@ status trials_open(const char *folder, const struct sweep_config *sweep, struct 
                    struct trials **out);
 /* Of a sweep of several processes (claims.h): the same, but the history is only read; its lines are those of
  * trials_line, and trials_write writes it anew, a line for each run, by number, by the temporary file
- * [temporary] (io_replace_by). */
-status trials_open_shared(const char *folder, const struct sweep_config *sweep, const char *temporary, struct log *log,
-                          struct trials **out);
+ * [temporary] (io_replace_by), in the folder [by_fd] (sweep_folder_by_fd). */
+status trials_open_shared(const char *folder, const char *by_fd, const struct sweep_config *sweep,
+                          const char *temporary, struct log *log, struct trials **out);
 /* The line of the last trials_add, with its end. */
 const struct text *trials_line(const struct trials *trials);
 /* The next line has all fingerprints again (trials_check_data). */

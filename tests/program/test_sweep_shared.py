@@ -279,6 +279,16 @@ class Faults(SharedCase):
                 self.end(self.share(name=name))
                 self.assert_shared(table, 12, name)
 
+    def test_shared_files_are_those_of_the_folder_that_was_opened(self):
+        """By its descriptor, so that another sweep that takes its place gets nothing. Messages name its path."""
+        self.sweep(SWEEP, "--run-dir", "one")
+        for n in (1, 2):  # before there are workers
+            p = self.share(name=f"many{n}", env={"DDPTRAIN_FAULT": f"{n}:enospc:ever", "DDPTRAIN_FAULT_FILTER": "/proc/self/fd/"})
+            _, err = p.communicate(timeout=180 * program.SLOW)
+            self.assertEqual(p.returncode, IO, (n, err))
+            self.assertIn(f"many{n}/shared/", err)
+            self.assertNotIn("/proc/self", err)
+
     def test_random_faults(self):
         table = self.alone(LONG, *WORDS)
         draw, processes, suspended, faults = random.Random(1), [], [], 0
