@@ -19,8 +19,8 @@ static size_t machine_bytes(void) {
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX;
 }
 
-status buffer_new(size_t bytes, const char *what, void **out) {
-    *out = NULL;
+status buffer_new(size_t bytes, const char *what, void *out) {
+    memset(out, 0, sizeof(void *));
     size_t machine = bytes > SMALL ? machine_bytes() : SIZE_MAX;
     if (bytes > machine)
         return status_memory("%s: %zu MiB are needed, and this machine has %zu MiB", what, bytes / MIB, machine / MIB);
@@ -34,7 +34,7 @@ status buffer_new(size_t bytes, const char *what, void **out) {
     start -= (uintptr_t)start % alignment;
     memcpy(start - sizeof(void *), &block, sizeof block);
     if (is_large) madvise(start, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE); /* a failure is ignored */
-    *out = start;
+    memcpy(out, &start, sizeof start);
     return OK;
 }
 
@@ -50,4 +50,16 @@ void buffer_free(void *buffer) {
     char *block;
     memcpy(&block, (char *)buffer - sizeof(void *), sizeof block);
     free(block);
+}
+
+status array_grow(void *items, size_t *capacity, size_t count, size_t size, const char *what) {
+    void *old, *larger;
+    size_t wanted = 2 * *capacity + 16 > count ? 2 * *capacity + 16 : count;
+    if (count <= *capacity) return OK;
+    memcpy(&old, items, sizeof old);
+    larger = wanted > PTRDIFF_MAX / size ? NULL : realloc(old, wanted * size);
+    if (!larger) return status_memory("%s", what);
+    memcpy(items, &larger, sizeof larger);
+    *capacity = wanted;
+    return OK;
 }

@@ -1,10 +1,10 @@
 /* The `dataset.columns` section of the config. */
 #include "data/columns/column_rules.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/expression/expression.h"
+#include "base/scoped.h"
 #include "data/columns/date.h"
 #include "data/text/tokenizer.h"
 
@@ -131,9 +131,9 @@ static void check_text_keys(const struct column_rule *rule, struct place place, 
 static void check_expression(const struct column_rule *rule, const struct node *where, const char *path,
                              struct problems *problems) {
     const struct node *value = node_get(where, "expression");
-    struct expression *e = malloc(sizeof *e);
-    struct text at = {0};
-    if (!e) status_exit_without_memory();
+    SCOPED_ARENA arena = arena_create();
+    SCOPED_TEXT at = {0};
+    struct expression *e = arena_alloc(arena, sizeof *e);
     text_printf(&at, "%s.expression", path);
     bool is_other = rule->type != COLUMN_AUTO && rule->type != COLUMN_NUMBER;
     if (is_other || rule->is_given.encoding || rule->is_given.unknown)
@@ -144,8 +144,6 @@ static void check_expression(const struct column_rule *rule, const struct node *
                              problems) &&
              e->name_count == 0)
         problems_add(problems, value->place, text_string(&at), "the expression has no column");
-    text_free(&at);
-    free(e);
 }
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {

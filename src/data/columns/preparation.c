@@ -318,7 +318,7 @@ struct fitter {
     enum scale_type scale;
     struct arena *arena;
     struct values values; /* of the current column; its memory is (rows->count) */
-    void *marks;          /* (rows of the source) whether it is a training row; NULL: they are consecutive */
+    bool *marks;          /* (rows of the source) whether it is a training row; NULL: they are consecutive */
     double *chunk;        /* (chunk_rows) of a column */
     size_t chunk_rows;
 };
@@ -335,9 +335,9 @@ static void add_value(struct values *v, double value) {
 }
 
 /* Marks the training rows, if they are not consecutive. */
-static status mark_rows(const struct fit_rows *rows, void **marks) {
+static status mark_rows(const struct fit_rows *rows, bool **marks) {
     TRY(rows_alloc(rows->source_rows, 1, "the training rows", marks));
-    for (size_t i = 0; i < rows->count; i++) ((bool *)*marks)[rows->row(rows->selection, i)] = true;
+    for (size_t i = 0; i < rows->count; i++) (*marks)[rows->row(rows->selection, i)] = true;
     return OK;
 }
 
@@ -568,13 +568,10 @@ static status fit_column(struct fitter *fitter, const struct column_rules *rules
 
 /* Allocates the values of a column, and what reading them needs. */
 static status allocate(struct fitter *fitter) {
-    void *present, *chunk;
     const struct fit_rows *rows = fitter->rows;
-    TRY(rows_alloc(rows->count, sizeof(double), "the values of a column", &present));
-    fitter->values.present = present;
+    TRY(rows_alloc(rows->count, sizeof(double), "the values of a column", &fitter->values.present));
     fitter->chunk_rows = needs_column(rows) ? rows->source_rows : CHUNK_BYTES / sizeof(double);
-    TRY(rows_alloc(fitter->chunk_rows, sizeof(double), "the values of a column", &chunk));
-    fitter->chunk = chunk;
+    TRY(rows_alloc(fitter->chunk_rows, sizeof(double), "the values of a column", &fitter->chunk));
     return rows->row && !needs_column(rows) ? mark_rows(rows, &fitter->marks) : OK;
 }
 
@@ -671,12 +668,10 @@ void columns_describe(const struct preparation *preparation, const struct raw_co
     add_line("column", "type", "missing", "features", out);
     for (size_t i = 0; i < preparation->count; i++) {
         const struct prepared_column *column = &preparation->items[i];
-        struct text missing = {0}, features = {0};
+        SCOPED_TEXT missing = {0}, features = {0};
         add_missing(column, raw[i].missing, &missing);
         add_features(column, &features);
         add_line(column->name, column_types[column->type], text_string(&missing), text_string(&features), out);
-        text_free(&missing);
-        text_free(&features);
     }
     for (size_t i = 0; i < rules->count; i++)
         if (items[i].type == COLUMN_IGNORED) add_line(items[i].name, "ignored", "", "", out);

@@ -70,15 +70,14 @@ static struct text_slot *slot_of(const struct text_pool *pool, const char *text,
 static status grow(struct text_pool *pool) {
     size_t capacity = pool->capacity ? pool->capacity * 2 : 16, mask = 2 * capacity - 1;
     if (capacity > UINT32_MAX / 4) return status_memory("more than %zu different texts of a column", pool->count);
-    void *memory, *slot_memory;
-    TRY(buffer_new(capacity * sizeof *pool->items, "the different texts of a column", &memory));
-    struct pooled_text *items = memory;
-    status s = buffer_new(2 * capacity * sizeof *pool->slots, "the different texts of a column", &slot_memory);
+    struct text_slot *slots;
+    struct pooled_text *items;
+    TRY(buffer_new(capacity * sizeof *pool->items, "the different texts of a column", &items));
+    status s = buffer_new(2 * capacity * sizeof *pool->slots, "the different texts of a column", &slots);
     if (s) {
         buffer_free(items);
         return s;
     }
-    struct text_slot *slots = slot_memory;
     if (pool->count) memcpy(items, pool->items, pool->count * sizeof *items);
     buffer_free(pool->items);
     pool->items = items;

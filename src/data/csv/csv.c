@@ -45,13 +45,7 @@ static status add_field(struct csv_reader *reader, const char *text, bool is_quo
     if ((size_t)(reader->at - reader->record) > CSV_MAX_RECORD)
         return status_data("%s:line %zu: the line is longer than %zu MiB, the maximum", reader->path,
                            reader->record_line, CSV_MAX_RECORD >> 20);
-    if (reader->count == reader->capacity) {
-        size_t capacity = reader->capacity ? reader->capacity * 2 : 32;
-        struct csv_field *fields = realloc(reader->fields, capacity * sizeof *fields);
-        if (!fields) return status_memory("%zu fields of a line of %s", capacity, reader->path);
-        reader->fields = fields;
-        reader->capacity = capacity;
-    }
+    TRY(array_grow(&reader->fields, &reader->capacity, reader->count + 1, sizeof *reader->fields, reader->path));
     reader->fields[reader->count++] = (struct csv_field){text, is_quoted};
     return OK;
 }
@@ -204,7 +198,7 @@ status csv_next(struct csv_reader *reader, bool *has_record) {
 /* ---- reading ---- */
 
 static status grow(struct csv_reader *reader, size_t left) {
-    void *larger;
+    char *larger;
     size_t capacity = reader->capacity_bytes * 2;
     TRY(rows_alloc(capacity + CSV_PADDING, 1, reader->path, &larger));
     memcpy(larger, reader->at, left);
@@ -324,13 +318,12 @@ static bool has_lines(const struct csv_reader *reader) {
 }
 
 static status start(struct csv_reader *reader, const struct csv_config *dialect, bool *is_started) {
-    void *buffer;
     struct io_info info;
     bool is_auto = dialect->encoding == CSV_ENCODING_AUTO;
     TRY(io_stat_fd(reader->fd, reader->path, &info));
     reader->capacity_bytes = info.size < PIECE ? (size_t)info.size + 1 : PIECE;
-    TRY(rows_alloc(reader->capacity_bytes + CSV_PADDING, 1, reader->path, &buffer));
-    reader->buffer = reader->at = reader->end = buffer;
+    TRY(rows_alloc(reader->capacity_bytes + CSV_PADDING, 1, reader->path, &reader->buffer));
+    reader->at = reader->end = reader->buffer;
     status s = refill(reader);
     if (is_converted(reader, dialect->encoding)) return status_free(s), OK;
     TRY(s);
@@ -375,37 +368,16 @@ status csv_open_first(const char *path, const struct csv_config *dialect, struct
 
 __extension__ typedef unsigned __int128 uint128;
 
-enum { MAX_POWER = 19 };
+enum { MAX_POWER = 19 }; /* of ten, that fits into 64 bits */
 #define DIGITS "0123456789"
 
-static const uint64_t powers[MAX_POWER + 1] = {1u,
-                                               10u,
-                                               100u,
-                                               1000u,
-                                               10000u,
-                                               100000u,
-                                               1000000u,
-                                               10000000u,
-                                               100000000u,
-                                               1000000000u,
-                                               10000000000u,
-                                               100000000000u,
-                                               1000000000000u,
-                                               10000000000000u,
-                                               100000000000000u,
-                                               1000000000000000u,
-                                               10000000000000000u,
-                                               100000000000000000u,
-                                               1000000000000000000u,
-                                               10000000000000000000u};
-
-static const double exact_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
-                                      1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+const double csv_powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,  1e10, 1e11,
+                             1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
 
 /* The quotient of digits * 2^shift has 64 or 65 bits, and what is left of the
  * division decides only between a tie and more. */
 double csv_quotient(uint64_t digits, int power) {
-    uint64_t divisor = powers[power];
+    uint64_t divisor = (uint64_t)csv_powers[power];
     int shift = 64 + __builtin_clzll(digits) - __builtin_clzll(divisor);
     /* digits < 2^64 and divisor >= 2^63 after normalising both, so the shifted digits fit into 128 bits */
     uint128 dividend = (uint128)digits << shift, quotient = dividend / divisor;
@@ -466,7 +438,7 @@ static bool is_short_number(const char *text, double *value) {
     if (*text) return false;
     double result;
     if (digits <= CSV_EXACT && power >= -22 && power <= 22)
-        result = power < 0 ? (double)digits / exact_powers[-power] : (double)digits * exact_powers[power];
+        result = power < 0 ? (double)digits / csv_powers[-power] : (double)digits * csv_powers[power];
     else if (power <= 0 && power >= -MAX_POWER && digits > 0)
         result = csv_quotient(digits, -power);
     else
@@ -725,22 +697,20 @@ static status replace(char *converted, size_t length, char **text, size_t *size)
 }
 
 static status from_bytes(const char *path, bool is_windows, char **text, size_t *size) {
-    void *memory;
     size_t length = 0;
-    TRY(rows_alloc(*size + CSV_PADDING, 3, path, &memory));
-    char *out = memory;
+    char *out;
+    TRY(rows_alloc(*size + CSV_PADDING, 3, path, &out));
     for (size_t i = 0; i < *size; i++)
         length += utf8_write(code_of_byte((uint8_t)(*text)[i], is_windows), out + length);
     return replace(out, length, text, size);
 }
 
 static status from_utf16(const char *path, bool is_big, char **text, size_t *size) {
-    void *memory;
     size_t length = 0;
     const uint8_t *in = (const uint8_t *)*text;
     if (*size % 2) return status_data("%s: UTF-16 text has an even number of bytes, this has %zu", path, *size);
-    TRY(rows_alloc(*size + CSV_PADDING, 2, path, &memory));
-    char *out = memory;
+    char *out;
+    TRY(rows_alloc(*size + CSV_PADDING, 2, path, &out));
     for (size_t i = 0; i < *size; i += 2) {
         uint32_t code = (uint32_t)(is_big ? in[i] << 8 | in[i + 1] : in[i + 1] << 8 | in[i]);
         if (code >= 0xd800 && code < 0xdc00 && i + 3 < *size) {
@@ -751,7 +721,7 @@ static status from_utf16(const char *path, bool is_big, char **text, size_t *siz
             }
         }
         if (code >= 0xd800 && code < 0xe000) {
-            buffer_free(memory);
+            buffer_free(out);
             return status_data("%s: this is not UTF-16 text (byte %zu)", path, i);
         }
         length += utf8_write(code, out + length);

@@ -90,6 +90,8 @@ size_t csv_starts_with(const char *text, const char *const *words);
  * several is 0. */
 bool csv_is_code(const char *text);
 
+/* 10^0 to 10^22, which are exact. */
+extern const double csv_powers[];
 /* digits / 10^power, rounded once; digits > 0, power 0 .. 19. */
 double csv_quotient(uint64_t digits, int power);
 /* Integers of at most so many digits fit into 64 bits, and those up to CSV_EXACT are exact as doubles. */

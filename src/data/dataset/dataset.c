@@ -73,14 +73,11 @@ static status number_groups(const struct dataset_config *config, struct table *t
 }
 
 status groups_read(const struct dataset_config *config, struct table *table, int64_t **groups, size_t *count) {
-    void *ranks, *memory;
+    SCOPED_BUFFER double *memory = NULL;
     *groups = NULL;
-    TRY(rows_alloc(table->rows, sizeof(int64_t), "the groups of the rows", &ranks));
-    *groups = ranks;
+    TRY(rows_alloc(table->rows, sizeof(int64_t), "the groups of the rows", groups));
     TRY(rows_alloc(table->rows, 2 * sizeof(double), "the groups of the rows", &memory));
-    status s = number_groups(config, table, memory, *groups, count);
-    buffer_free(memory);
-    return s;
+    return number_groups(config, table, memory, *groups, count);
 }
 
 /* ---- weights ---- */
@@ -101,10 +98,8 @@ static status reject_weight(struct source *source, size_t row, double weight) {
 
 /* Reads the weights of all rows to *out, for buffer_free, also after a failure. */
 static status read_all_weights(struct source *source, double **out) {
-    void *memory;
-    *out = NULL;
-    TRY(rows_alloc(source->rows, sizeof(double), "the weights of the rows", &memory));
-    double *weights = *out = memory;
+    TRY(rows_alloc(source->rows, sizeof **out, "the weights of the rows", out));
+    double *weights = *out;
     for (size_t row = 0, count; row < source->rows; row += count) {
         count = source->rows - row < CHUNK_ROWS ? source->rows - row : CHUNK_ROWS;
         TRY(source->format->read_extra(source, ROW_WEIGHT, row, count, weights + row));
@@ -200,10 +195,9 @@ static status text_columns_open(const struct dataset_config *config, const struc
                                 struct text_columns *out) {
     size_t texts = find_texts(source->columns, source->input_size);
     if (texts == SIZE_MAX) return OK;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct column_rules rules = column_rules_index(arena, &config->rules);
     const struct column_rule *rule = column_rule_find(&rules, source->columns[texts].name);
-    arena_destroy(arena);
     const char *trained = config->request.is_trained ? config->request.trained_tokenizer : NULL;
     if (config->request.is_trained && !trained)
         return status_data("the checkpoint has columns of texts, but no tokenizer (data/tokenizer)");
@@ -285,10 +279,10 @@ static status mark_classes(struct dataset *dataset, struct table *table, bool *s
     const struct dataset_info *info = &dataset->info;
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
     TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
-    status s = table_classes(table, classes);
-    if (!s) mark(classes, (struct selection){0}, table->rows, table, info->classes, seen);
-    if (!s && table == train->table) mark(classes, train->rows, info->train_rows, table, info->classes, trained);
-    return s;
+    TRY(table_classes(table, classes));
+    mark(classes, (struct selection){0}, table->rows, table, info->classes, seen);
+    if (table == train->table) mark(classes, train->rows, info->train_rows, table, info->classes, trained);
+    return OK;
 }
 
 #define MAX_NAMED 5 /* classes of the warning */
@@ -323,13 +317,12 @@ static status classes_warn_absent(struct dataset *dataset, const struct dataset_
                        info->input_kind == INPUT_VALUES && info->classes <= MAX_CLASSES;
     if (!has_classes || config->request.is_trained || config->request.without_targets || info->validation_rows == 0)
         return OK;
-    bool *seen = calloc((size_t)info->classes + 1, 2 * sizeof *seen), *trained = seen + info->classes + 1;
-    if (!seen) return status_memory("%lld classes", (long long)info->classes);
-    status s = OK;
-    for (int i = 0; !s && i < dataset->n_tables; i++) s = mark_classes(dataset, &dataset->tables[i], seen, trained);
-    if (!s) warn_absent(dataset, seen, trained);
-    free(seen);
-    return s;
+    SCOPED_BUFFER bool *seen = NULL;
+    TRY(rows_alloc((size_t)info->classes, 2 * sizeof *seen, "the classes", &seen));
+    bool *trained = seen + info->classes;
+    for (int i = 0; i < dataset->n_tables; i++) TRY(mark_classes(dataset, &dataset->tables[i], seen, trained));
+    warn_absent(dataset, seen, trained);
+    return OK;
 }
 
 /* ---- named inputs and targets ---- */
@@ -618,31 +611,23 @@ static status open_files(const struct dataset_format *format, const struct datas
     train = joined_first(train);
     if (!format->extensions || format->reads_patterns)
         return open_file(format, config, path, wants_classes, train, out);
-    struct arena *arena = arena_create();
-    status s = file_list_expand(path, others, arena, &files);
-    if (!s && files.count > 1) files_raise_limit(files.count * (format->has_target_file ? 2 : 1)); /* all stay open */
-    if (!s && files.count > 1 && format->concatenates)
-        s = open_concatenated(format, config, &files, wants_classes, train, out);
-    else if (!s && files.count > 1 && !joined_supports(format))
-        s = files_are_too_many(path, others, files.count, format->name);
-    else if (!s && files.count > 1)
-        s = joined_open(format, config, &files, wants_classes, train, out);
-    else if (!s)
-        s = open_file(format, config, files.items[0], wants_classes, train, out);
-    arena_destroy(arena);
-    return s;
+    SCOPED_ARENA arena = arena_create();
+    TRY(file_list_expand(path, others, arena, &files));
+    if (files.count == 1) return open_file(format, config, files.items[0], wants_classes, train, out);
+    files_raise_limit(files.count * (format->has_target_file ? 2 : 1)); /* all stay open */
+    if (format->concatenates) return open_concatenated(format, config, &files, wants_classes, train, out);
+    return joined_supports(format) ? joined_open(format, config, &files, wants_classes, train, out)
+                                   : files_are_too_many(path, others, files.count, format->name);
 }
 
 status dataset_open_source(const struct dataset_config *config, const char *path, bool wants_classes,
                            const struct source *train, struct source **out) {
     const struct dataset_format *format = config->request.cells ? &dataset_cells : dataset_format_of(config, path);
     if (!format) {
-        struct text names = {0};
+        SCOPED_TEXT names = {0};
         dataset_format_names(&names);
-        status s = status_usage("'%s': unknown file extension; set dataset.format to one of: %s", path ? path : "",
-                                text_string(&names));
-        text_free(&names);
-        return s;
+        return status_usage("'%s': unknown file extension; set dataset.format to one of: %s", path ? path : "",
+                            text_string(&names));
     }
     if (config->request.skips_bad_rows && (!(format->keys & KEY_COLUMNS) || config->window.steps))
         return status_usage("--skip-bad-rows is for rows of CSV files and SQLite tables%s",
@@ -699,7 +684,7 @@ static status check_same_shape(const struct dataset_config *config, const struct
                                const struct source *validation) {
     if (source_is_like(train, validation)) return OK;
     bool has_shapes = train->target_size == validation->target_size && train->target_dims;
-    struct text shapes = {0};
+    SCOPED_TEXT shapes = {0};
     source_add_shape(train->input_dims, train->input_shape, &shapes);
     text_printf(&shapes, " and %zu target values", train->target_size);
     if (has_shapes) add_target_shape(train, &shapes);
@@ -707,9 +692,7 @@ static status check_same_shape(const struct dataset_config *config, const struct
     source_add_shape(validation->input_dims, validation->input_shape, &shapes);
     text_printf(&shapes, " and %zu", validation->target_size);
     if (has_shapes) add_target_shape(validation, &shapes);
-    status s = status_data("rows of '%s' have shape %s", config->path, text_string(&shapes));
-    text_free(&shapes);
-    return s;
+    return status_data("rows of '%s' have shape %s", config->path, text_string(&shapes));
 }
 
 static status open_tables(struct dataset *dataset, const struct dataset_config *config, bool wants_classes) {
@@ -820,11 +803,10 @@ static status assign_rows(struct dataset *dataset, const struct dataset_config *
                            text_plural(table->rows, "s"));
     bool is_by_series = windowed_splits_series(config);
     if (config->split.shuffle || config->split.folds || is_by_series || has_test) {
-        void *order;
         bool is_plain = !config->split.folds && !is_by_series && !has_test;
         TRY(rows_alloc(table->rows, sizeof(int64_t),
-                       is_plain ? "the split, which dataset.split.shuffle: false does not need" : "the split", &order));
-        dataset->order.wide = order;
+                       is_plain ? "the split, which dataset.split.shuffle: false does not need" : "the split",
+                       &dataset->order.wide));
     }
     struct selection *train = &dataset->parts[DATASET_TRAIN].rows;
     struct selection *validation = &dataset->parts[DATASET_VALIDATION].rows;

@@ -16,13 +16,12 @@
 static void check_format(const struct dataset_config *dataset, const char *path, struct place place, const char *key,
                          struct problems *problems) {
     if (!path || dataset_format_of(dataset, path)) return;
-    struct text names = {0};
+    SCOPED_TEXT names = {0};
     dataset_format_names(&names);
     problems_add(problems, place, key,
                  "'%s': unknown file extension%s; set dataset.format to one of: %s; a folder of images needs "
                  "dataset.image: {size: [height, width]}",
                  path, dataset_format_advice(path), text_string(&names));
-    text_free(&names);
 }
 
 /* The format of all files of a list, that of the first. */
@@ -166,12 +165,11 @@ static void check_filter(const struct dataset_config *dataset, const struct data
     if (!dataset->filter) return;
     if (format && !(format->keys & KEY_COLUMNS))
         problems_add(problems, place, "dataset.filter", "it is for formats csv and sqlite, not %s", format->name);
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct row_filter *filter;
     status s = row_filter_parse(dataset->filter, arena, &filter);
     if (s) problems_add(problems, place, "dataset.filter", "%s", status_message(s));
     status_free(s);
-    arena_destroy(arena);
 }
 
 /* Columns of texts must have one tokenizer. */

@@ -112,13 +112,12 @@ int64_t dataset_row(const struct dataset *dataset, enum dataset_part part, int64
 
 status dataset_train_classes(struct dataset *dataset, int64_t *classes) {
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN];
-    SCOPED_BUFFER void *memory = NULL;
+    SCOPED_BUFFER int64_t *all = NULL;
     if (dataset->drawn.members) {
         for (size_t i = 0; i < dataset->info.train_rows; i++) classes[i] = drawn_target(dataset, (int64_t)i);
         return OK;
     }
-    TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &memory));
-    int64_t *all = memory;
+    TRY(rows_alloc(train->table->rows, sizeof(int64_t), "the classes", &all));
     pthread_mutex_lock(&dataset->reading);
     status s = table_classes(train->table, all);
     pthread_mutex_unlock(&dataset->reading);
@@ -435,14 +434,14 @@ status dataset_prepare_augment(struct dataset *dataset, const struct dataset_con
         return status_usage("dataset.augment needs images, (channels, height, width), but a row is %s",
                             text_string(&shape));
     }
-    void *memory;
-    TRY(rows_alloc((size_t)source->input_shape[0], sizeof(float) + sizeof(struct color_range), "the augmentation",
-                   &memory));
+    float *fill;
+    TRY(rows_alloc((size_t)source->input_shape[0], sizeof *fill + sizeof(struct color_range), "the augmentation",
+                   &fill));
     *augment = (struct augment){.config = config->augment,
                                 .channels = (size_t)source->input_shape[0],
                                 .height = (size_t)source->input_shape[1],
                                 .width = (size_t)source->input_shape[2],
-                                .fill = memory};
+                                .fill = fill};
     augment->colors = (struct color_range *)(void *)(augment->fill + augment->channels);
     augment_prepare(augment);
     for (size_t c = 0; c < augment->channels; c++) {
@@ -523,7 +522,9 @@ static struct baseline of_classes(const struct dataset *dataset) {
     const struct dataset_info *info = &dataset->info;
     const struct dataset_rows *train = &dataset->parts[DATASET_TRAIN],
                               *validation = &dataset->parts[DATASET_VALIDATION];
-    size_t *counts = info->classes <= MAX_CLASSES ? calloc((size_t)info->classes + 1, sizeof *counts) : NULL;
+    SCOPED_BUFFER size_t *counts = NULL;
+    if (info->classes <= MAX_CLASSES)
+        status_free(buffer_new((size_t)info->classes * sizeof *counts, "the classes", &counts));
     size_t right = 0, counted = 0;
     int64_t frequent = 0;
     if (!counts) return (struct baseline){BASELINE_NONE, 0, 0, 0};
@@ -534,7 +535,6 @@ static struct baseline of_classes(const struct dataset *dataset) {
     }
     for (int64_t c = 1; c < info->classes; c++)
         if (counts[c] > counts[frequent]) frequent = c;
-    free(counts);
     for (size_t i = 0; i < info->validation_rows; i++) {
         const int64_t *targets = (const int64_t *)validation->table->targets + first_target(dataset, validation, i);
         for (size_t k = 0; k < info->target_size; k++) {

@@ -124,7 +124,7 @@ static status list_characters(struct side *side) {
     const char *characters = side->source->characters;
     size_t size = characters ? strlen(characters) : 0;
     if (!characters) return OK;
-    TRY(buffer_new(size * sizeof *side->codes, "characters", (void **)&side->codes));
+    TRY(buffer_new(size * sizeof *side->codes, "characters", &side->codes));
     for (size_t at = 0, length; at < size; at += length) {
         length = utf8_decode(characters + at, size - at, &side->codes[side->code_count++]);
         if (length == 0) return status_new(STATUS_BUG, "the characters of '%s' are not UTF-8", side->path);
@@ -135,11 +135,10 @@ static status list_characters(struct side *side) {
 static status alloc(struct side *side, size_t rows) {
     static const char what[] = "rows";
     bool has_tokens = side->source->format->read_tokens != NULL;
-    for (int i = 0; i < KINDS; i++)
-        TRY(buffer_new(rows * side->sizes[i] * sizeof(double), what, (void **)&side->values[i]));
+    for (int i = 0; i < KINDS; i++) TRY(buffer_new(rows * side->sizes[i] * sizeof(double), what, &side->values[i]));
     TRY(list_characters(side));
-    if (has_tokens) TRY(buffer_new(side->sizes[ROW_INPUT] * sizeof(int32_t), what, (void **)&side->tokens));
-    return has_tokens ? buffer_new(side->sizes[ROW_TARGET] * sizeof(int64_t), what, (void **)&side->next) : OK;
+    if (has_tokens) TRY(buffer_new(side->sizes[ROW_INPUT] * sizeof(int32_t), what, &side->tokens));
+    return has_tokens ? buffer_new(side->sizes[ROW_TARGET] * sizeof(int64_t), what, &side->next) : OK;
 }
 
 static status compare_sources(struct side *sides, struct text *out) {

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/numbers/rng.h"
+#include "base/scoped.h"
 #include "data/dataset/open_dataset.h"
 
 /* ---- keys ---- */
@@ -146,17 +147,15 @@ static status sort_part(struct dataset *dataset, enum dataset_part which, const 
         [DATASET_TRAIN] = "training", [DATASET_VALIDATION] = "validation", [DATASET_TEST] = "test"};
     struct class_rows *part = &dataset->drawn.parts[which];
     size_t count = dataset_part_rows(&dataset->info, which);
-    void *memory;
+    SCOPED_BUFFER struct class_row *sorted = NULL;
     part->rows = arena_alloc(dataset->arena, (count + 1) * sizeof *part->rows);
     part->starts = arena_alloc(dataset->arena, (count + 2) * sizeof *part->starts);
     part->starts[0] = 0;
-    TRY(rows_alloc(count, sizeof(struct class_row), "the classes", &memory));
-    struct class_row *sorted = memory;
+    TRY(rows_alloc(count, sizeof(struct class_row), "the classes", &sorted));
     for (size_t i = 0; i < count; i++)
         sorted[i] = (struct class_row){classes[selection_row(&dataset->parts[which].rows, i)], (int64_t)i};
     qsort(sorted, count, sizeof *sorted, by_class);
     group_rows(sorted, count, part);
-    buffer_free(memory);
     if (part->classes > 1 && part->shared > 0) return OK;
     return status_new(
         STATUS_DATA,
@@ -168,14 +167,12 @@ static status sort_part(struct dataset *dataset, enum dataset_part which, const 
 static status sort_rows(struct dataset *dataset, const struct dataset_config *config) {
     for (enum dataset_part part = DATASET_TRAIN; part < DATASET_PARTS; part++) {
         struct table *table = dataset->parts[part].table;
-        void *classes;
+        SCOPED_BUFFER int64_t *classes = NULL;
         if (dataset_part_rows(&dataset->info, part) == 0) continue;
         TRY(rows_alloc(table->rows, sizeof(int64_t), "the classes", &classes));
-        status s = table_classes(table, classes);
+        TRY(table_classes(table, classes));
         bool is_own = part == DATASET_VALIDATION && config->validation.path;
-        if (!s) s = sort_part(dataset, part, classes, is_own ? config->validation.path : config->path);
-        buffer_free(classes);
-        TRY(s);
+        TRY(sort_part(dataset, part, classes, is_own ? config->validation.path : config->path));
     }
     return OK;
 }

@@ -106,7 +106,7 @@ static bool add_number(struct candidate *c, double value, size_t rows) {
 /* Reads the rows while there are candidates (*count), and removes those that are no identifiers. */
 static status read_candidates(struct source *source, struct candidate *candidates, size_t *count) {
     size_t size = source->input_size, at_once = CHUNK_VALUES / size + 1;
-    SCOPED_BUFFER void *chunk = NULL;
+    SCOPED_BUFFER double *chunk = NULL;
     TRY(rows_alloc(at_once, size * sizeof(double), "the columns of the dataset", &chunk));
     status s = OK;
     for (size_t first = 0, rows; !s && *count > 0 && first < source->rows; first += rows) {
@@ -117,7 +117,7 @@ static status read_candidates(struct source *source, struct candidate *candidate
             struct candidate *c = &candidates[i];
             bool may_be = true;
             for (size_t row = 0; may_be && row < rows; row++)
-                may_be = add_number(c, ((double *)chunk)[row * size + c->column], source->rows);
+                may_be = add_number(c, chunk[row * size + c->column], source->rows);
             if (may_be) candidates[kept++] = *c;
         }
         *count = kept;
@@ -129,13 +129,12 @@ static status read_candidates(struct source *source, struct candidate *candidate
 static status count_different(struct source *source, const struct candidate *read, size_t *different) {
     struct candidate c = {.column = read->column, .is_named = true};
     size_t count = 1;
-    SCOPED_BUFFER void *values = NULL;
     *different = 0;
-    TRY(rows_alloc(source->rows, sizeof(double), "the values of an identifier", &values));
-    c.values = values;
+    TRY(rows_alloc(source->rows, sizeof(double), "the values of an identifier", &c.values));
     status s = read_candidates(source, &c, &count);
     if (!s) qsort(c.values, c.count, sizeof *c.values, statistics_compare);
     for (size_t i = 0; !s && i < c.count; i++) *different += i == 0 || c.values[i] != c.values[i - 1];
+    buffer_free(c.values);
     return s;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/system/thread.h"
 #include "data/dataset/open_dataset.h"
 
@@ -170,27 +171,21 @@ struct batch_layout loader_layout(const struct dataset_info *info, size_t rows) 
 static status allocate_slot(struct loader *loader, size_t slot) {
     const struct dataset_info *info = dataset_info(loader->dataset);
     size_t row = info->input_size * sizeof(float) + dataset_target_bytes(info) + sizeof(float) + 2 * BUFFER_ALIGNMENT;
-    void *block;
     if (loader->batch_rows > SIZE_MAX / row) return status_memory("a batch of %zu rows", loader->batch_rows);
-    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &block));
-    loader->positions[slot] = block;
+    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &loader->positions[slot]));
     struct batch_layout layout = loader_layout(info, loader->batch_rows);
-    TRY(buffer_new(layout.bytes, "a batch", &block));
-    loader->inputs[slot] = block;
-    loader->targets[slot] = (char *)block + layout.targets;
-    if (loader->weights) loader->weights[slot] = (float *)(void *)((char *)block + layout.weights);
+    TRY(buffer_new(layout.bytes, "a batch", &loader->inputs[slot]));
+    loader->targets[slot] = loader->inputs[slot] + layout.targets;
+    if (loader->weights) loader->weights[slot] = (float *)(void *)(loader->inputs[slot] + layout.weights);
     return OK;
 }
 
 static status allocate(struct loader *loader, size_t slots) {
     const struct dataset_info *info = dataset_info(loader->dataset);
-    void *block;
-    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &block));
-    loader->announced_rows = block;
+    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &loader->announced_rows));
     bool is_training = loader->part == DATASET_TRAIN;
     if (is_training && dataset_augments(loader->dataset)) {
-        TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &block));
-        loader->scratch_image = block;
+        TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &loader->scratch_image));
     }
     if (is_training) TRY(sampler_alloc(&loader->sampler, loader->part_rows, &loader->order));
     loader->inputs = calloc(slots, sizeof *loader->inputs);
@@ -207,16 +202,13 @@ static status allocate(struct loader *loader, size_t slots) {
 /* Computes the weights of a weighted sampler. */
 static status compute_weights(struct loader *loader) {
     const struct dataset_info *info = dataset_info(loader->dataset);
-    void *classes, *cumulative;
+    SCOPED_BUFFER int64_t *classes = NULL;
     if (loader->part != DATASET_TRAIN || loader->sampler.type != SAMPLER_WEIGHTED) return OK;
-    TRY(rows_alloc(loader->part_rows, sizeof(double), "the weights of the rows", &cumulative));
-    loader->cumulative = cumulative;
-    loader->sampler.cumulative = cumulative;
+    TRY(rows_alloc(loader->part_rows, sizeof(double), "the weights of the rows", &loader->cumulative));
+    loader->sampler.cumulative = loader->cumulative;
     TRY(rows_alloc(loader->part_rows, sizeof(int64_t), "the classes of the rows", &classes));
     status s = status_prefix(dataset_train_classes(loader->dataset, classes), "sampler.type weighted");
-    if (s == OK) s = sampler_weigh(classes, loader->part_rows, info->is_binary ? 2 : info->classes, cumulative);
-    buffer_free(classes);
-    return s;
+    return s ? s : sampler_weigh(classes, loader->part_rows, info->is_binary ? 2 : info->classes, loader->cumulative);
 }
 
 /* The number of batches of [length] rows. */
@@ -393,10 +385,8 @@ static bool is_of_seed(const struct loader *loader) {
 /* Where a run draws orders of few rows for itself, it draws those of several epochs. */
 static status draw_together(struct loader *loader, int64_t epoch) {
     size_t rows = loader->part_rows;
-    void *block;
     if (!loader->together) {
-        TRY(rows_alloc(RNG_TOGETHER * rows, sizeof *loader->together, "the orders of the rows", &block));
-        loader->together = block;
+        TRY(rows_alloc(RNG_TOGETHER * rows, sizeof *loader->together, "the orders of the rows", &loader->together));
         loader->together_from = epoch - RNG_TOGETHER;
     }
     if (epoch < loader->together_from || epoch >= loader->together_from + RNG_TOGETHER) {
@@ -424,20 +414,19 @@ static status draw_order(struct loader *loader, int64_t epoch) {
 status sampler_read(const struct sampler_rows *rows, size_t first, size_t count, float *inputs, float *targets) {
     const struct dataset_info *info = dataset_info(rows->dataset);
     bool is_tokens = info->input_kind == INPUT_TOKENS, is_class = info->target_kind == TARGET_CLASS;
-    float *x = malloc((rows->input_size + 1) * sizeof *x);
-    void *y = malloc((rows->target_size + 1) * sizeof(int64_t));
-    status s = x && y ? OK : status_memory("a row of the sampler");
-    for (size_t r = 0; r < count && !s; r++) {
+    SCOPED_BUFFER float *x = NULL;
+    SCOPED_BUFFER void *y = NULL;
+    TRY(buffer_new(rows->input_size * sizeof *x, "a row of the sampler", &x));
+    TRY(buffer_new(rows->target_size * sizeof(int64_t), "a row of the sampler", &y));
+    for (size_t r = 0; r < count; r++) {
         int64_t position = (int64_t)(first + r);
-        if ((s = dataset_read(rows->dataset, DATASET_TRAIN, &position, 1, x, y))) break;
+        TRY(dataset_read(rows->dataset, DATASET_TRAIN, &position, 1, x, y));
         for (size_t i = 0; inputs && i < rows->input_size; i++)
             inputs[r * rows->input_size + i] = is_tokens ? (float)((const int32_t *)(const void *)x)[i] : x[i];
         for (size_t i = 0; targets && i < rows->target_size; i++)
             targets[r * rows->target_size + i] = is_class ? (float)((const int64_t *)y)[i] : ((const float *)y)[i];
     }
-    free(x);
-    free(y);
-    return s;
+    return OK;
 }
 
 status loader_start_sampler(struct loader *loader, struct comm *ranks) {

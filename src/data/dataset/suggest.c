@@ -298,13 +298,12 @@ static size_t default_target(const struct column_view *columns, size_t count) {
 
 static status find_target(const char *path, const char *target, const struct column_view *columns, size_t count,
                           size_t *out) {
-    const char **names = calloc(count + 1, sizeof *names);
-    if (!names) return status_memory("the names of the columns");
+    SCOPED_ARENA arena = arena_create();
+    const char **names = arena_alloc(arena, (count + 1) * sizeof *names);
     for (size_t i = 0; i < count; i++) names[i] = columns[i].name;
     *out = target ? 0 : default_target(columns, count);
     while (target && *out < count && strcmp(names[*out], target) != 0) ++*out;
     const char *nearest = *out == count ? schema_nearest(target, names) : NULL;
-    free(names);
     if (*out < count) return OK;
     return status_usage("--target: %s has no column '%s'%s%s%s", path, target, nearest ? "; did you mean '" : "",
                         nearest ? nearest : "", nearest ? "'" : "");
@@ -324,11 +323,10 @@ static void count_classes(const struct column_view *c, bool are_labels, struct a
 
 /* Whether the numbers of the target are not 0, 1, 2, ...: as classes they need the rule `category`. */
 static bool are_number_labels(const struct column_view *c) {
-    const char **texts = malloc((c->pool.count + 1) * sizeof *texts);
-    if (!texts) status_exit_without_memory();
+    SCOPED_ARENA arena = arena_create();
+    const char **texts = arena_alloc(arena, (c->pool.count + 1) * sizeof *texts);
     for (size_t i = 0; i < c->pool.count; i++) texts[i] = c->pool.items[i].text;
     bool is_each_once = category_sort(texts, c->pool.count, true, NULL) == c->pool.count; /* not also 1.0 for 1 */
-    free(texts);
     return is_each_once && (c->min != 0 || c->max + 1 != (double)c->pool.count);
 }
 
@@ -631,7 +629,7 @@ static const char *find_strip(const struct record_reader *reader, const struct c
                               struct arena *arena, struct suggestion *out) {
     const unsigned marks = NUMBER_PERCENT | NUMBER_CURRENCY;
     unsigned mixed = 0;
-    struct text found = {0};
+    SCOPED_TEXT found = {0};
     if (!reader->has_lines || reader->strip) return NULL;
     for (size_t i = 0; i < count; i++)
         if (are_styled(&columns[i]) && columns[i].numbers > 0) mixed |= columns[i].styles;
@@ -642,9 +640,7 @@ static const char *find_strip(const struct record_reader *reader, const struct c
         unsigned styles = reader->decimal == '.' ? c->styles : c->styles & ~(unsigned)NUMBER_COMMA;
         if (suggest_strip(styles, &found) && !out->strip_text) out->strip_text = c->styled_text;
     }
-    const char *strip = found.length ? arena_copy(arena, text_string(&found)) : NULL;
-    text_free(&found);
-    return strip;
+    return found.length ? arena_copy(arena, text_string(&found)) : NULL;
 }
 
 /* The separator of thousands of the columns whose numbers have one and nothing else; 0: there is none, or several. */
@@ -723,7 +719,7 @@ static status next_record(void *state, const struct csv_reader **record) {
 
 static status read_table(const char *path, const char *target, const struct csv_config *dialect, bool has_no_header,
                          struct arena *arena, struct suggestion *out) {
-    char *text = NULL;
+    SCOPED_BUFFER char *text = NULL;
     struct records records = {.arena = arena, .has_no_header = has_no_header};
     const char *note;
     status s = csv_open_file(path, dialect, &records.reader, &text, &note);
@@ -738,7 +734,6 @@ static status read_table(const char *path, const char *target, const struct csv_
                                    .next = next_record};
     if (!s) s = suggest_columns(&reader, target, arena, out);
     csv_free(&records.reader);
-    buffer_free(text);
     return s;
 }
 
@@ -765,7 +760,7 @@ static status suggest_csv(const char *path, const char *target, const struct csv
 
 static void name_tables(const struct string_list *tables, const char *table, struct arena *arena,
                         struct suggestion *out) {
-    struct text others = {0};
+    SCOPED_TEXT others = {0};
     out->table = table;
     for (size_t i = 0; i < tables->count && others.length < TEXT_MAX_NAME; i++) {
         if (tables->items[i] == table) continue;
@@ -773,7 +768,6 @@ static void name_tables(const struct string_list *tables, const char *table, str
         text_add_value(&others, tables->items[i], TEXT_MAX_NAME);
     }
     out->other_tables = arena_copy(arena, text_string(&others));
-    text_free(&others);
 }
 
 static status suggest_sqlite(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
@@ -815,8 +809,8 @@ static status count_smallest(struct dataset *dataset, struct suggestion *out) {
     const struct dataset_info *info = dataset_info(dataset);
     SCOPED_BUFFER int64_t *classes = NULL;
     SCOPED_BUFFER size_t *counts = NULL;
-    status s = rows_alloc(info->train_rows, sizeof *classes, "the classes", (void **)&classes);
-    if (!s) s = rows_alloc((size_t)info->classes, sizeof *counts, "the classes", (void **)&counts);
+    status s = rows_alloc(info->train_rows, sizeof *classes, "the classes", &classes);
+    if (!s) s = rows_alloc((size_t)info->classes, sizeof *counts, "the classes", &counts);
     if (!s) s = dataset_train_classes(dataset, classes);
     for (size_t i = 0; !s && i < info->train_rows; i++) counts[classes[i]]++;
     out->smallest_class = info->train_rows;
@@ -1012,13 +1006,11 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     const struct dataset_format *format = dataset_format_of(&automatic, path);
     if (!format) {
         uint64_t bytes;
-        struct text names = {0};
+        SCOPED_TEXT names = {0};
         TRY(file_check(path, &bytes));
         dataset_format_names(&names);
-        status s = status_usage("'%s': unknown file extension%s; the formats are: %s", path,
-                                dataset_format_advice(path), text_string(&names));
-        text_free(&names);
-        return s;
+        return status_usage("'%s': unknown file extension%s; the formats are: %s", path, dataset_format_advice(path),
+                            text_string(&names));
     }
     out->format = format->name;
     if (format == &dataset_sqlite) return suggest_sqlite(path, target, arena, out);

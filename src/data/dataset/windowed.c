@@ -1,8 +1,7 @@
 /* dataset.window: samples are windows of adjacent rows. The rows stay in their table, where everything is fitted to the
  * training rows; a part is a list of first rows of windows. Windows are found in the rows of a part, so that no row is
  * in windows of both, except that with window.history inputs for validation may be of the rows before. */
-#include <stdlib.h>
-
+#include "base/scoped.h"
 #include "data/dataset/open_dataset.h"
 #include "data/sampling/split.h"
 #include "data/sampling/windows.h"
@@ -12,17 +11,14 @@
 /* Whether each series is in one place of the file. */
 static status check_series(const struct dataset_config *config, const struct table *table, const int64_t *series,
                            size_t count) {
-    bool *was_seen = calloc(count + 1, sizeof *was_seen);
-    if (!was_seen) return status_memory("%zu series", count);
+    SCOPED_BUFFER bool *was_seen = NULL;
+    SCOPED_TEXT place = {0};
+    TRY(rows_alloc(count, sizeof *was_seen, "the series", &was_seen));
     size_t row = windows_interruption(series, table->rows, was_seen);
-    free(was_seen);
     if (row == table->rows) return OK;
-    struct text place = {0};
     table->source->format->describe(table->source, ROW_GROUP, row, 0, &place);
-    status s = status_data("%s: the rows of a series are not adjacent; sort the rows by '%s', then by time (%s)",
-                           text_string(&place), dataset_group(config), dataset_group_key(config));
-    text_free(&place);
-    return s;
+    return status_data("%s: the rows of a series are not adjacent; sort the rows by '%s', then by time (%s)",
+                       text_string(&place), dataset_group(config), dataset_group_key(config));
 }
 
 static status read_series(const struct dataset_config *config, struct table *table, int64_t **series, size_t *count) {
@@ -68,19 +64,17 @@ static status too_short(const struct dataset_config *config, const char *path, e
     static const char *const names[] = {
         [DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation ", [DATASET_TEST] = "test "};
     const struct window_config *window = &config->window;
-    struct text targets = {0};
+    SCOPED_TEXT targets = {0};
     if (!config->request.without_targets)
         text_printf(&targets, " and %lld up to the last target",
                     (long long)(window->horizon + window->predict_steps - 1));
     if (part != DATASET_TRAIN && !window->has_history)
         text_add(&targets, "; with history: true its inputs may be of the rows before them");
-    status s = status_new(
-        STATUS_DATA, "%s: dataset.window: no %zu adjacent rows%s are among the %zu %srow%s: a window has %lld steps%s",
-        path ? path : "synthetic dataset", span, dataset_group(config) ? " of one series" : "", rows,
-        dataset_has_validation(config) ? names[part] : "", text_plural(rows, "s"), (long long)window->steps,
-        text_string(&targets));
-    text_free(&targets);
-    return s;
+    return status_new(STATUS_DATA,
+                      "%s: dataset.window: no %zu adjacent rows%s are among the %zu %srow%s: a window has %lld steps%s",
+                      path ? path : "synthetic dataset", span, dataset_group(config) ? " of one series" : "", rows,
+                      dataset_has_validation(config) ? names[part] : "", text_plural(rows, "s"),
+                      (long long)window->steps, text_string(&targets));
 }
 
 /* Sets [part], which has [count] rows, to the windows in them. Forecasts use all, because their targets are not
@@ -96,13 +90,12 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
         (size_t)(window->steps + (config->request.without_targets ? 0 : window->horizon + window->predict_steps - 1));
     size_t stride = config->request.without_targets ? 1 : (size_t)window->stride,
            windows = windows_find(&of, span, stride, NULL);
-    void *starts;
     if (windows == 0)
         return too_short(config,
                          part == DATASET_VALIDATION && config->validation.path ? config->validation.path : config->path,
                          part, *count, span);
-    TRY(rows_alloc(windows, sizeof(int64_t), "the windows", &starts));
-    dataset->window_starts[part].wide = starts;
+    TRY(rows_alloc(windows, sizeof(int64_t), "the windows", &dataset->window_starts[part].wide));
+    int64_t *starts = dataset->window_starts[part].wide;
     windows_find(&of, span, stride, starts);
     if (series) dataset->short_series[part] = windows_short_series(&of, starts, windows, &dataset->first_short[part]);
     order_shrink(&dataset->window_starts[part], windows, rows->table->rows);
@@ -114,16 +107,13 @@ static status find_windows(struct dataset *dataset, const struct dataset_config 
 static status assign_part(struct dataset *dataset, const struct dataset_config *config, enum dataset_part part,
                           size_t *count) {
     struct table *table = dataset->parts[part].table;
-    int64_t *own = NULL;
+    SCOPED_BUFFER int64_t *own = NULL;
+    SCOPED_BUFFER bool *is_used = NULL;
     size_t series;
-    bool *is_used = calloc(table->rows, sizeof *is_used);
-    if (!is_used) return status_memory("the windows");
     bool is_first = table == &dataset->tables[0];
-    status s = is_first ? OK : read_series(config, table, &own, &series);
-    if (!s) s = find_windows(dataset, config, part, is_first ? dataset->groups : own, is_used, count);
-    buffer_free(own);
-    free(is_used);
-    return s;
+    TRY(rows_alloc(table->rows, sizeof *is_used, "the windows", &is_used));
+    if (!is_first) TRY(read_series(config, table, &own, &series));
+    return find_windows(dataset, config, part, is_first ? dataset->groups : own, is_used, count);
 }
 
 status windowed_assign(struct dataset *dataset, const struct dataset_config *config) {
@@ -141,7 +131,7 @@ void windowed_note(struct dataset *dataset) {
         [DATASET_TRAIN] = "training ", [DATASET_VALIDATION] = "validation ", [DATASET_TEST] = "test "};
     for (int part = 0; part < DATASET_PARTS; part++) {
         size_t count = dataset->short_series[part];
-        struct text place = {0};
+        SCOPED_TEXT place = {0};
         if (count == 0) continue;
         const struct source *source = dataset->parts[part].table->source;
         source->format->describe(source, ROW_GROUP, dataset->first_short[part], 0, &place);
@@ -150,7 +140,6 @@ void windowed_note(struct dataset *dataset) {
             "warning: %zu of the series %s too few %srows for a window and %s not used (dataset.window); %s at %s",
             count, count == 1 ? "has" : "have", dataset->info.validation_rows ? names[part] : "",
             count == 1 ? "is" : "are", count == 1 ? "it is" : "the first is", text_string(&place));
-        text_free(&place);
     }
 }
 

@@ -58,19 +58,17 @@ status folder_check(const char *path) {
 status file_read(const char *path, char **text, size_t *size) {
     int fd;
     struct io_info info;
-    void *bytes = NULL;
     *text = NULL;
     *size = 0;
     TRY(io_open(path, &fd));
     status s = io_stat_fd(fd, path, &info);
-    if (s == OK) s = rows_alloc((size_t)info.size + FILE_PADDING, 1, path, &bytes);
-    if (s == OK) s = io_read(fd, path, bytes, (size_t)info.size, size);
-    *text = bytes;
+    if (s == OK) s = rows_alloc((size_t)info.size + FILE_PADDING, 1, path, text);
+    if (s == OK) s = io_read(fd, path, *text, (size_t)info.size, size);
     return status_first(s, io_close(fd, path));
 }
 
-status rows_alloc(size_t count, size_t size, const char *what, void **out) {
-    *out = NULL;
+status rows_alloc(size_t count, size_t size, const char *what, void *out) {
+    memset(out, 0, sizeof(void *));
     if (size != 0 && count > PTRDIFF_MAX / size)
         return status_memory("%s: %zu times %zu bytes are more than any machine has", what, count, size);
     return buffer_new(count * size, what, out);

@@ -22,7 +22,7 @@ status folder_check(const char *path);
 status file_read(const char *path, char **text, size_t *size);
 
 /* buffer_new for [count] items of [size] bytes, with a check for overflow. */
-status rows_alloc(size_t count, size_t size, const char *what, void **out);
+status rows_alloc(size_t count, size_t size, const char *what, void *out);
 
 /* ---- patterns ---- */
 

@@ -18,6 +18,7 @@
 #include "base/buffer.h"
 #include "base/files/io.h"
 #include "base/instructions.h"
+#include "base/scoped.h"
 
 /* ---- resizing ---- */
 
@@ -78,12 +79,14 @@ typedef uint8_t packed_pixel __attribute__((vector_size(4)));
 
 /* ---- weights ---- */
 
+/* Not to twice the size, which array_grow would: images are large. */
 static status grow(void *block, size_t *capacity, size_t count, size_t size) {
-    void **memory = block;
+    void *memory;
+    memcpy(&memory, block, sizeof memory);
     if (count <= *capacity) return OK;
-    void *more = count > PTRDIFF_MAX / size ? NULL : realloc(*memory, count * size);
+    void *more = count > PTRDIFF_MAX / size ? NULL : realloc(memory, count * size);
     if (!more) return status_memory("an image");
-    *memory = more;
+    memcpy(block, &more, sizeof more);
     *capacity = count;
     return OK;
 }
@@ -420,16 +423,6 @@ static status image_damaged(const struct image_decoder *decoder, const char *rea
     return status_data("%s: the image is damaged: %s; replace or remove the file", decoder->name, reason);
 }
 
-/* Makes *memory (*capacity bytes) at least [bytes] large and keeps its contents. STATUS_MEMORY. */
-static status image_grow(uint8_t **memory, size_t *capacity, size_t bytes) {
-    if (bytes <= *capacity) return OK;
-    uint8_t *more = realloc(*memory, bytes);
-    if (!more) return status_memory("an image");
-    *memory = more;
-    *capacity = bytes;
-    return OK;
-}
-
 /* Checks the size of an image. */
 static status image_check_size(const struct image_decoder *decoder, size_t width, size_t height) {
     if (width > 0 && height > 0 && height <= IMAGE_MAX_PIXELS / width) return OK;
@@ -473,7 +466,7 @@ static status image_start(struct image_decoder *decoder, size_t width, size_t he
                           size_t new_height) {
     struct resize_range x = {width, new_width, crop_start(new_width, decoder->width), decoder->width};
     struct resize_range y = {height, new_height, crop_start(new_height, decoder->height), decoder->height};
-    TRY(image_grow(&decoder->row, &decoder->row_capacity, width * IMAGE_PIXEL));
+    TRY(grow(&decoder->row, &decoder->row_capacity, width, IMAGE_PIXEL));
     return resizer_start(&decoder->resizer, &x, &y, decoder->config->channels == 1 ? 1 : IMAGE_PIXEL);
 }
 
@@ -598,7 +591,7 @@ static status read_jpeg_turned(struct jpeg *jpeg) {
     TRY(start_jpeg(jpeg));
     size_t width = jpeg->image.output_width, height = jpeg->image.output_height;
     bool is_swapped = exif_is_swapped(jpeg->orientation);
-    TRY(image_grow(&decoder->pixels, &decoder->pixel_capacity, height * width * IMAGE_PIXEL));
+    TRY(grow(&decoder->pixels, &decoder->pixel_capacity, height * width, IMAGE_PIXEL));
     for (size_t y = 0; y < height; y++) TRY(read_jpeg_row(jpeg, decoder->pixels + y * width * IMAGE_PIXEL));
     for (size_t y = 0, rows = is_swapped ? width : height; y < rows; y++) {
         exif_upright_row(jpeg->orientation, decoder->pixels, height, width, y, decoder->row);
@@ -692,9 +685,7 @@ static status read_png_rows(struct png *png) {
     image_resized(decoder, png->width, png->height, &new_width, &new_height);
     TRY(image_start(decoder, png->width, png->height, new_width, new_height));
     if (passes > 1) {
-        void *memory;
-        TRY(buffer_new(png->height * png->width * IMAGE_PIXEL, "an interlaced image", &memory));
-        png->pixels = memory;
+        TRY(buffer_new(png->height * png->width * IMAGE_PIXEL, "an interlaced image", &png->pixels));
     }
     for (int pass = 1; pass < passes; pass++)
         for (size_t y = 0; y < png->height; y++)
@@ -711,7 +702,6 @@ static status read_png_rows(struct png *png) {
 /* Masks: one byte for each pixel, as it is in the file. */
 static status read_png_indexes(struct png *png) {
     int type = png_get_color_type(png->reader, png->info), depth = png_get_bit_depth(png->reader, png->info);
-    void *memory;
     if ((type != PNG_COLOR_TYPE_GRAY && type != PNG_COLOR_TYPE_PALETTE) || depth > 8)
         return status_data(
             "%s: a mask must be a grey or palette image of at most 8 bits, whose pixels are classes, but "
@@ -722,8 +712,7 @@ static status read_png_indexes(struct png *png) {
     png_read_update_info(png->reader, png->info);
     if (png_get_rowbytes(png->reader, png->info) != png->width)
         return image_damaged(png->decoder, "its pixels cannot be converted");
-    TRY(buffer_new(png->height * png->width, "a mask", &memory));
-    png->pixels = memory;
+    TRY(buffer_new(png->height * png->width, "a mask", &png->pixels));
     for (int pass = 0; pass < passes; pass++)
         for (size_t y = 0; y < png->height; y++) png_read_row(png->reader, png->pixels + y * png->width, NULL);
     return OK;
@@ -808,7 +797,7 @@ static status grow_file(struct image_decoder *decoder, const char *path, uint64_
     if (bytes > MAX_FILE)
         return status_data("%s: the file has %llu bytes; images of at most %llu are read", path,
                            (unsigned long long)bytes, (unsigned long long)MAX_FILE);
-    return image_grow(&decoder->file, &decoder->file_capacity, (size_t)bytes);
+    return grow(&decoder->file, &decoder->file_capacity, (size_t)bytes, 1);
 }
 
 static status read_member(struct image_decoder *decoder, const struct image_place *place, size_t *size) {
@@ -884,31 +873,28 @@ static status crop_mask(const struct image_decoder *decoder, const uint8_t *pixe
                         uint8_t *out) {
     struct resize_range x, y;
     image_kept(decoder, width, height, &x, &y);
-    size_t *columns = calloc(x.count + y.count, sizeof *columns);
-    if (!columns) return status_memory("a mask");
+    SCOPED_BUFFER size_t *columns = NULL;
+    TRY(buffer_new((x.count + y.count) * sizeof *columns, "a mask", &columns));
     size_t *rows = columns + x.count;
     choose_pixels(&x, columns);
     choose_pixels(&y, rows);
     for (size_t i = 0; i < y.count; i++)
         for (size_t j = 0; j < x.count; j++) out[i * x.count + j] = pixels[rows[i] * width + columns[j]];
-    free(columns);
     return OK;
 }
 
 status image_decode_mask(struct image_decoder *decoder, const struct image_place *mask, const struct image_place *image,
                          uint8_t *out) {
     const char *path = mask->path;
-    uint8_t *pixels = NULL;
+    SCOPED_BUFFER uint8_t *pixels = NULL;
     size_t size = 0, width = 0, height = 0;
     TRY(read_file(decoder, mask, &size));
     decoder->name = path;
     if (size < 8 || memcmp(decoder->file, "\x89PNG\r\n\x1a\n", 8) != 0)
         return status_data("%s: a mask must be a PNG image, whose pixels are exact; convert the file", path);
-    status s = image_decode_png_indexes(decoder, decoder->file, size, &pixels, &width, &height);
-    if (!s) s = check_mask_size(decoder, path, image, width, height);
-    if (!s) s = crop_mask(decoder, pixels, width, height, out);
-    buffer_free(pixels);
-    return s;
+    TRY(image_decode_png_indexes(decoder, decoder->file, size, &pixels, &width, &height));
+    TRY(check_mask_size(decoder, path, image, width, height));
+    return crop_mask(decoder, pixels, width, height, out);
 }
 
 /* ---- config ---- */

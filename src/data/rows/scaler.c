@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "base/scoped.h"
 #include "data/rows/table.h"
 #include "data/source/config.h"
 
@@ -56,10 +57,8 @@ float byte_table_value(const struct scaler *scaler, size_t feature, double divid
 
 status byte_table_create(const struct scaler *scaler, double divide, size_t size, struct byte_table *table) {
     size_t features = scaler->features ? scaler->features : 1;
-    void *values;
     *table = (struct byte_table){.features = features, .block = size / features};
-    TRY(rows_alloc(features, 256 * sizeof(float), "the scaler", &values));
-    table->values = values;
+    TRY(rows_alloc(features, 256 * sizeof(float), "the scaler", &table->values));
     for (size_t f = 0; f < features; f++)
         for (int byte = 0; byte < 256; byte++) {
             float value = table->values[f * 256 + (size_t)byte] = byte_table_value(scaler, f, divide, byte);
@@ -95,10 +94,8 @@ static status copy_numbers(const struct real_list *list, const char *name, const
 
 /* Memory for [features] pairs and their types. */
 static status scaler_alloc(struct scaler *scaler, size_t features) {
-    void *memory;
-    TRY(rows_alloc(features, 2 * sizeof(double) + sizeof(enum scale_type), "the scaler", &memory));
+    TRY(rows_alloc(features, 2 * sizeof(double) + sizeof(enum scale_type), "the scaler", &scaler->mean));
     scaler->features = scaler->period = features;
-    scaler->mean = memory;
     scaler->scale = scaler->mean + features;
     scaler->types = (enum scale_type *)(void *)(scaler->scale + features);
     for (size_t f = 0; f < features; f++) scaler->scale[f] = 1;
@@ -295,9 +292,8 @@ static status fit_features(struct scaler *scaler, struct fit *fit, struct table 
 status scaler_fit(struct scaler *scaler, const char *name, struct table *table, const struct selection *rows,
                   size_t count) {
     size_t features = scaler->features, group = table_feature_group(table);
-    void *sums;
-    TRY(rows_alloc(features, 5 * sizeof(double) + sizeof(size_t), "the scaler", &sums));
-    double *at = sums;
+    SCOPED_BUFFER double *at = NULL;
+    TRY(rows_alloc(features, 5 * sizeof(double) + sizeof(size_t), "the scaler", &at));
     struct fit fit = {.scaler = scaler,
                       .sum = at,
                       .min = at + features,
@@ -316,7 +312,6 @@ status scaler_fit(struct scaler *scaler, const char *name, struct table *table, 
     if (!s) set_range(&fit, scaler->mean, scaler->scale);
     size_t repeats = scaler->period ? features / scaler->period : 0;
     if (!s) set_deviation(&fit, (double)count * (double)scaler->block * (double)repeats, scaler->scale);
-    buffer_free(sums);
     for (size_t f = scaler->period; f < features; f++) {
         scaler->mean[f] = scaler->mean[f - scaler->period];
         scaler->scale[f] = scaler->scale[f - scaler->period];

@@ -33,7 +33,6 @@ static inline bool table_is_float32(const struct source *source) { return source
 static status table_alloc_chunk(struct table *table) {
     size_t raw_size = table->preparation ? table->source->input_size : 0;
     size_t widest = table->input_size > table->target_size ? table->input_size : table->target_size;
-    void *chunk, *raw;
     buffer_free(table->chunk);
     buffer_free(table->raw);
     table->chunk = table->raw = NULL;
@@ -42,18 +41,14 @@ static status table_alloc_chunk(struct table *table) {
     if (table->chunk_rows < 1) table->chunk_rows = 1;
     if (table->chunk_rows > table->rows)
         table->chunk_rows = table->rows; /* with 0 rows the sizes of a header are not checked */
-    TRY(rows_alloc(table->chunk_rows * widest, sizeof(double), "rows of the dataset", &chunk));
-    table->chunk = chunk;
+    TRY(rows_alloc(table->chunk_rows * widest, sizeof(double), "rows of the dataset", &table->chunk));
     if (!raw_size) return OK;
-    TRY(rows_alloc(table->chunk_rows * raw_size, sizeof(double), "rows of the dataset", &raw));
-    table->raw = raw;
+    TRY(rows_alloc(table->chunk_rows * raw_size, sizeof(double), "rows of the dataset", &table->raw));
     return OK;
 }
 
 static status start_workers(struct table *table) {
-    void *decoded;
-    TRY(rows_alloc(table->source->threads, table->input_size, "decoded rows", &decoded));
-    table->decoded = decoded;
+    TRY(rows_alloc(table->source->threads, table->input_size, "decoded rows", &table->decoded));
     return workers_create(table->source->threads, "decoder", &table->workers);
 }
 
@@ -122,7 +117,7 @@ double table_file_target_bytes(const struct table *table) {
 /* STATUS_DATA: "<place>: <value> <sentence>" */
 static status table_reject(const struct table *table, bool is_target, size_t row, size_t element, double value,
                            const char *sentence) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     if (table->preparation && !is_target) element = preparation_column_of(table->preparation, element);
     table->source->format->describe(table->source, is_target ? ROW_TARGET : ROW_INPUT, row, element, &place);
     text_add(&place, ": ");
@@ -130,9 +125,7 @@ static status table_reject(const struct table *table, bool is_target, size_t row
         text_add_double(&place, value);
     else
         text_add(&place, isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
-    status s = status_data("%s %s", text_string(&place), sentence);
-    text_free(&place);
-    return s;
+    return status_data("%s %s", text_string(&place), sentence);
 }
 
 static status check_finite(const struct table *table, bool is_target, size_t first, const double *values, size_t count,
@@ -515,9 +508,7 @@ status table_classes(struct table *table, int64_t *classes) {
 
 static status load_bytes(struct table *table, struct digest *digest) {
     size_t size = table->input_size;
-    void *memory;
-    TRY(rows_alloc(table->rows, size, "the inputs of the dataset", &memory));
-    table->bytes = memory;
+    TRY(rows_alloc(table->rows, size, "the inputs of the dataset", &table->bytes));
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = table_byte_chunk_at(table, row);
         TRY(table_read_bytes(table, row, count, table->bytes + row * size));
@@ -538,17 +529,11 @@ static status stream_inputs(struct table *table, struct digest *digest) {
 
 static status load_inputs(struct table *table, struct digest *digest) {
     bool is_exact = table->is_raw && !table_is_float32(table->source);
-    void *memory;
     if (table->source->is_bytes) return load_bytes(table, digest);
     if (table->source->access != ROWS_OF_FILE) return stream_inputs(table, digest);
-    TRY(rows_alloc(table->rows, table->input_size * (is_exact ? sizeof(double) : sizeof(float)),
-                   "the inputs of the dataset", &memory));
-    assert(memory);
-    if (is_exact)
-        table->exact = memory;
-    else
-        table->inputs = memory;
     size_t size = table->input_size;
+    TRY(rows_alloc(table->rows, size * (is_exact ? sizeof(double) : sizeof(float)), "the inputs of the dataset",
+                   is_exact ? (void *)&table->exact : &table->inputs));
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = table_chunk_at(table, row);
         TRY(table_read_inputs(table, row, count));
@@ -564,14 +549,6 @@ static status load_inputs(struct table *table, struct digest *digest) {
 }
 
 /* ---- targets ---- */
-
-static status alloc_file_targets(struct table *table) {
-    void *memory;
-    TRY(rows_alloc(table->rows, table->target_size * sizeof *table->file_targets, "the unscaled targets of the dataset",
-                   &memory));
-    table->file_targets = memory;
-    return OK;
-}
 
 status table_read_file_targets(struct table *table, size_t first, size_t count, double *targets) {
     size_t size = table->target_size;
@@ -590,7 +567,9 @@ status table_load(struct table *table, bool needs_fit, struct digest *digest) {
     table->is_raw = needs_fit;
     TRY(load_inputs(table, digest));
     TRY(rows_alloc(table->rows, table_target_bytes(table), "the targets of the dataset", &table->targets));
-    if (table->target_scale) TRY(alloc_file_targets(table));
+    if (table->target_scale)
+        TRY(rows_alloc(table->rows, table->target_size * sizeof *table->file_targets,
+                       "the unscaled targets of the dataset", &table->file_targets));
     for (size_t row = 0, count; row < table->rows; row += count) {
         count = table_chunk_at(table, row);
         TRY(table_read_targets(table, row, count));
@@ -618,19 +597,16 @@ static status store_chunk(struct table *table, size_t first, size_t count, float
 /* Reads the inputs, scaled, and frees each row of the source behind them. */
 static status read_scaled_inputs(struct table *table) {
     struct source *source = table->source;
-    void *memory, *scaled;
-    TRY(rows_alloc(table->rows, table->stored_size * sizeof(float), "the inputs of the dataset", &memory));
-    table->inputs = memory;
+    SCOPED_BUFFER float *scaled = NULL;
+    TRY(rows_alloc(table->rows, table->stored_size * sizeof(float), "the inputs of the dataset", &table->inputs));
     TRY(rows_alloc(table->input_size, sizeof(float), "a row of the dataset", &scaled));
-    status s = OK;
-    for (size_t row = 0, count; !s && row < table->rows; row += count) {
+    for (size_t row = 0, count; row < table->rows; row += count) {
         count = table_chunk_at(table, row);
-        s = table_read_inputs(table, row, count);
-        if (!s) s = store_chunk(table, row, count, scaled);
+        TRY(table_read_inputs(table, row, count));
+        TRY(store_chunk(table, row, count, scaled));
         if (source->format->release) source->format->release(source, row + count);
     }
-    buffer_free(scaled);
-    return s;
+    return OK;
 }
 
 /* Scales the inputs in their place: a row of floats ends before its doubles do, and only rows behind them are read. */
@@ -690,15 +666,14 @@ static status check_raw(const struct table *table, const double *raw, size_t fir
 
 status table_check_raw(struct table *table) {
     size_t size = table->source->input_size, at_once = ((size_t)1 << 17) / (size + 1) + 1;
-    SCOPED_BUFFER void *raw = NULL;
+    SCOPED_BUFFER double *raw = NULL;
     TRY(rows_alloc(at_once, size * sizeof(double), "the columns of the dataset", &raw));
-    status s = OK;
-    for (size_t row = 0, count; !s && row < table->rows; row += count) {
+    for (size_t row = 0, count; row < table->rows; row += count) {
         count = table->rows - row < at_once ? table->rows - row : at_once;
-        s = table->source->format->read(table->source, row, count, raw, NULL);
-        if (!s) s = check_raw(table, raw, row, count);
+        TRY(table->source->format->read(table->source, row, count, raw, NULL));
+        TRY(check_raw(table, raw, row, count));
     }
-    return s;
+    return OK;
 }
 
 /* Adds the other columns with missing values and without a rule. */
@@ -801,7 +776,7 @@ status table_prepare(struct table *table, const struct preparation *preparation,
                      bool is_trained, const char *path, struct arena *arena) {
     size_t size = table->source->input_size;
     struct unknown *unknown = arena_alloc(arena, (size + 1) * sizeof *unknown);
-    struct text note = {0};
+    SCOPED_TEXT note = {0};
     table->preparation = preparation;
     TRY(status_prefix(preparation_map(preparation, table->source->columns, tokenizer, arena, &table->maps), "%s",
                       path));
@@ -811,7 +786,6 @@ status table_prepare(struct table *table, const struct preparation *preparation,
     TRY(check_rows(table, is_trained, unknown));
     for (size_t column = 0; column < size; column++) note_unknown(table, column, &unknown[column], path, &note);
     if (note.length) table->note = arena_copy(arena, text_string(&note));
-    text_free(&note);
     return OK;
 }
 
@@ -832,12 +806,7 @@ static int by_row(const void *left, const void *right) {
 
 /* Sets table->order to the rows of a batch, sorted. */
 static status sort_rows(struct table *table, const struct selection *rows, const int64_t *positions, size_t count) {
-    if (count > table->order_capacity) {
-        struct pick *order = realloc(table->order, count * sizeof *order);
-        if (!order) return status_memory("the order of %zu rows", count);
-        table->order = order;
-        table->order_capacity = count;
-    }
+    TRY(array_grow(&table->order, &table->order_capacity, count, sizeof *table->order, "the order of the rows"));
     for (size_t i = 0; i < count; i++)
         table->order[i] = (struct pick){(int64_t)selection_row(rows, (size_t)positions[i]), i};
     qsort(table->order, count, sizeof *table->order, by_row);
@@ -876,12 +845,10 @@ size_t table_feature_group(const struct table *table) {
 
 status table_load_features(struct table *table, size_t first, size_t count) {
     size_t size = table->input_size;
-    void *memory;
     buffer_free(table->group);
     table->group = NULL;
     if (count == size) return OK;
-    TRY(rows_alloc(table->rows, count * sizeof *table->group, "the inputs of the dataset", &memory));
-    table->group = memory;
+    TRY(rows_alloc(table->rows, count * sizeof *table->group, "the inputs of the dataset", &table->group));
     table->group_size = count;
     for (size_t row = 0, n; row < table->rows; row += n) {
         n = table_chunk_at(table, row);
@@ -897,25 +864,22 @@ static bool is_marked(const uint8_t *marks, size_t row) { return marks[row / 8] 
 /* Visits the given rows, each once, in the order of the file. Rows between them are read, but may have any values. */
 static status each_of_file(struct table *table, const struct selection *rows, size_t count,
                            void (*visit)(void *, const double *), void *context) {
-    void *memory;
-    status s = OK;
-    TRY(rows_alloc(table->rows / 8 + 1, 1, "the rows that are read", &memory));
-    uint8_t *marks = memory;
+    SCOPED_BUFFER uint8_t *marks = NULL;
+    TRY(rows_alloc(table->rows / 8 + 1, 1, "the rows that are read", &marks));
     for (size_t i = 0, row; i < count; i++) row = selection_row(rows, i), marks[row / 8] |= (uint8_t)(1 << row % 8);
-    for (size_t first = 0, n; !s && first < table->rows; first += n) {
+    for (size_t first = 0, n; first < table->rows; first += n) {
         n = 1;
         if (!is_marked(marks, first)) continue;
         n = table_chunk_at(table, first);
         while (!is_marked(marks, first + n - 1)) n--;
-        s = read_unchecked(table, first, n);
-        for (size_t i = 0; !s && i < n; i++) {
+        TRY(read_unchecked(table, first, n));
+        for (size_t i = 0; i < n; i++) {
             if (!is_marked(marks, first + i)) continue;
-            s = check_inputs(table, first, i, 1);
-            if (!s) visit(context, table->chunk + i * table->input_size);
+            TRY(check_inputs(table, first, i, 1));
+            visit(context, table->chunk + i * table->input_size);
         }
     }
-    buffer_free(marks);
-    return s;
+    return OK;
 }
 
 status table_each(struct table *table, const struct selection *rows, size_t count,

@@ -96,9 +96,9 @@ status target_scale_fit(struct target_scale *scale, struct table *table, const s
     SCOPED_BUFFER bool *is_train = NULL;
     SCOPED_BUFFER double *sums = NULL;
     if (scale->type == TARGET_SCALE_NONE || scale->type == TARGET_SCALE_LOG1P) return OK;
-    TRY(rows_alloc(table->rows, sizeof *is_train, "the training rows", (void **)&is_train));
+    TRY(rows_alloc(table->rows, sizeof *is_train, "the training rows", &is_train));
     for (size_t i = 0; i < count; i++) is_train[selection_row(rows, i)] = true;
-    status s = rows_alloc(scale->size, 5 * sizeof *sums, "the scale of the targets", (void **)&sums);
+    status s = rows_alloc(scale->size, 5 * sizeof *sums, "the scale of the targets", &sums);
     struct fit fit = {.scale = scale, .is_train = is_train};
     if (!s) {
         double **const parts[] = {&fit.sum, &fit.min, &fit.max, &fit.correction, &fit.deviation};

@@ -170,16 +170,15 @@ static bool is_class(int64_t value, int64_t n_classes) { return value >= 0 && va
 
 /* Sequential sums, as in torch.multinomial. */
 status sampler_weigh(const int64_t *classes, size_t rows, int64_t n_classes, double *cumulative) {
-    size_t *counts = calloc((size_t)n_classes + 1, sizeof *counts);
+    SCOPED_BUFFER size_t *counts = NULL;
     double sum = 0;
-    if (!counts) return status_memory("the weights of the classes");
+    TRY(buffer_new((size_t)n_classes * sizeof *counts, "the weights of the classes", &counts));
     for (size_t i = 0; i < rows; i++)
         if (is_class(classes[i], n_classes)) counts[classes[i]]++;
     for (size_t i = 0; i < rows; i++) {
         if (is_class(classes[i], n_classes)) sum += 1 / (double)counts[classes[i]];
         cumulative[i] = sum;
     }
-    free(counts);
     if (!(sum > 0)) return status_data("sampler.type weighted: no training row has a class");
     for (size_t i = 0; i < rows; i++) cumulative[i] /= sum;
     cumulative[rows - 1] = 1;
@@ -420,13 +419,12 @@ static void count_uses(struct sampler_indices *indices, size_t train_rows, uint8
 }
 
 static status describe_uses(struct sampler_indices *indices, size_t train_rows) {
-    uint8_t *is_used = calloc(train_rows, 1);
-    size_t *last_epoch = calloc(train_rows, sizeof *last_epoch);
-    status s = is_used && last_epoch ? OK : status_memory("the rows of the sampler");
-    if (!s) count_uses(indices, train_rows, is_used, last_epoch);
-    free(is_used);
-    free(last_epoch);
-    return s;
+    SCOPED_BUFFER uint8_t *is_used = NULL;
+    SCOPED_BUFFER size_t *last_epoch = NULL;
+    TRY(buffer_new(train_rows, "the rows of the sampler", &is_used));
+    TRY(buffer_new(train_rows * sizeof *last_epoch, "the rows of the sampler", &last_epoch));
+    count_uses(indices, train_rows, is_used, last_epoch);
+    return OK;
 }
 
 static void hash_indices(struct sampler_indices *indices) {
@@ -567,11 +565,9 @@ status sampler_draw_own(const struct own_sampler *sampler, size_t length, int64_
 
 /* Epochs 1, 2 and 1 again, which must be as before. */
 static status check_repeats(const struct own_sampler *sampler, size_t length, struct row_order *order) {
-    int64_t *before;
-    SCOPED_BUFFER void *memory = NULL;
+    SCOPED_BUFFER int64_t *before = NULL;
     TRY(sampler_draw_own(sampler, length, 0, order));
-    TRY(rows_alloc(length, sizeof *before, "the order of an epoch", &memory));
-    before = memory;
+    TRY(rows_alloc(length, sizeof *before, "the order of an epoch", &before));
     for (size_t i = 0; i < length; i++) before[i] = (int64_t)order_at(order, i);
     status s = sampler_draw_own(sampler, length, 1, order);
     if (!s) s = sampler_draw_own(sampler, length, 0, order);

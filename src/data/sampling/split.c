@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/numbers/rng.h"
+#include "base/scoped.h"
 #include "data/source/config.h"
 
 /* ---- config ---- */
@@ -168,34 +169,14 @@ static int compare_class_and_row(const void *a, const void *b) {
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static void strata_free(struct strata *s) {
-    free(s->members);
-    free(s->sizes);
-    free(s->train);
-    free(s->test);
-    free(s->remainders);
-    free(s->ties);
-    free(s->permutation);
-}
-
-/* false: no memory. */
-static bool strata_create(const int64_t *classes, size_t rows, struct strata *s) {
-    *s = (struct strata){.members = calloc(rows, sizeof *s->members),
-                         .sizes = calloc(rows, sizeof *s->sizes),
-                         .train = calloc(rows, sizeof *s->train),
-                         .test = calloc(rows, sizeof *s->test),
-                         .remainders = calloc(rows, sizeof *s->remainders),
-                         .ties = calloc(rows, sizeof *s->ties),
-                         .permutation = calloc(rows, sizeof *s->permutation)};
-    if (!s->members || !s->sizes || !s->train || !s->test || !s->remainders || !s->ties || !s->permutation)
-        return false;
+/* [s]: its workspaces are set. */
+static void find_strata(const int64_t *classes, size_t rows, struct strata *s) {
     for (size_t i = 0; i < rows; i++) s->members[i] = (struct member){classes[i], (int64_t)i};
     qsort(s->members, rows, sizeof *s->members, compare_class_and_row);
     for (size_t i = 0; i < rows; i++) {
         if (i == 0 || s->members[i].class != s->members[i - 1].class) s->count++;
         s->sizes[s->count - 1]++;
     }
-    return true;
 }
 
 /* scikit-learn's _approximate_mode: [draws] rows in proportion to [sizes], rounded down, then up for the largest
@@ -263,14 +244,23 @@ static void draw(const struct strata *s, const struct split_config *config, size
 }
 
 status split_rows_stratified(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order) {
-    struct strata strata;
     size_t n_train, n_test;
+    SCOPED_BUFFER int64_t *memory = NULL;
+    SCOPED_BUFFER struct member *members = NULL;
     split_sizes(config, rows, &n_train, &n_test);
-    bool is_there = strata_create(classes, rows, &strata);
-    status s = is_there ? check_sizes(&strata, n_train, n_test) : status_memory("%zu rows", rows);
-    if (is_there && !s) draw(&strata, config, n_train, n_test, order);
-    strata_free(&strata);
-    return s;
+    TRY(rows_alloc(rows, sizeof *members, "the rows", &members));
+    TRY(rows_alloc(rows, 6 * sizeof *memory, "the rows", &memory));
+    struct strata strata = {.members = members,
+                            .sizes = (size_t *)memory,
+                            .train = (size_t *)memory + rows,
+                            .test = (size_t *)memory + 2 * rows,
+                            .remainders = (double *)(void *)(memory + 3 * rows),
+                            .ties = memory + 4 * rows,
+                            .permutation = memory + 5 * rows};
+    find_strata(classes, rows, &strata);
+    TRY(check_sizes(&strata, n_train, n_test));
+    draw(&strata, config, n_train, n_test, order);
+    return OK;
 }
 
 /* ---- folds ---- */
@@ -372,14 +362,12 @@ static status fill_folds(const struct split_config *config, const int64_t *class
 
 status split_rows_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *order,
                         size_t *n_validation) {
-    void *memory;
+    SCOPED_BUFFER int64_t *memory = NULL;
     if ((size_t)config->folds > rows)
         return status_data("%zu row%s cannot be divided into %lld folds", rows, text_plural(rows, "s"),
                            (long long)config->folds);
     TRY(rows_alloc(rows, WORKSPACES * sizeof(int64_t), "the folds", &memory));
-    status s = fill_folds(config, classes, rows, memory, order, n_validation);
-    buffer_free(memory);
-    return s;
+    return fill_folds(config, classes, rows, memory, order, n_validation);
 }
 
 status split_rows_time_series(const struct split_config *config, size_t rows, int64_t *order, size_t *n_validation,
@@ -445,25 +433,22 @@ static status choose_fold(const struct split_config *config, const int64_t *grou
 
 static status choose_groups(const struct split_config *config, const int64_t *groups, size_t rows, size_t count,
                             bool *chosen) {
-    size_t n = config->folds > 0 ? (size_t)config->folds : 1;
-    struct group *sorted = calloc(count, sizeof *sorted);
-    int64_t *permutation = calloc(count, sizeof *permutation);
-    size_t *sizes = calloc(n, sizeof *sizes);
-    status s = !sorted || !permutation || !sizes ? status_memory("%zu groups", count)
-               : config->folds > 0               ? choose_fold(config, groups, rows, count, sorted, sizes, chosen)
-                                                 : choose_at_random(config, count, permutation, chosen);
-    free(sorted);
-    free(permutation);
-    free(sizes);
-    return s;
+    SCOPED_BUFFER struct group *sorted = NULL;
+    SCOPED_BUFFER size_t *sizes = NULL;
+    SCOPED_BUFFER int64_t *permutation = NULL;
+    TRY(rows_alloc(count, sizeof *sorted, "the groups", &sorted));
+    TRY(rows_alloc((size_t)config->folds, sizeof *sizes, "the folds", &sizes));
+    TRY(rows_alloc(count, sizeof *permutation, "the groups", &permutation));
+    return config->folds > 0 ? choose_fold(config, groups, rows, count, sorted, sizes, chosen)
+                             : choose_at_random(config, count, permutation, chosen);
 }
 
 status split_rows_grouped(const struct split_config *config, const int64_t *groups, size_t rows, size_t count,
                           int64_t *order, size_t *n_validation, size_t *validation_groups) {
     size_t at = 0;
-    bool *chosen = calloc(count, sizeof *chosen);
-    if (!chosen) return status_memory("%zu groups", count);
-    status s = choose_groups(config, groups, rows, count, chosen);
+    SCOPED_BUFFER bool *chosen = NULL;
+    TRY(rows_alloc(count, sizeof *chosen, "the groups", &chosen));
+    TRY(choose_groups(config, groups, rows, count, chosen));
     *validation_groups = 0;
     for (size_t i = 0; i < count; i++) *validation_groups += chosen[i];
     for (size_t i = 0; i < rows; i++)
@@ -471,8 +456,7 @@ status split_rows_grouped(const struct split_config *config, const int64_t *grou
     *n_validation = at;
     for (size_t i = 0; i < rows; i++)
         if (!chosen[groups[i]]) order[at++] = (int64_t)i;
-    free(chosen);
-    return s;
+    return OK;
 }
 
 /* ---- three parts ---- */
@@ -573,12 +557,10 @@ status split_rows_three(const struct split_config *config, const struct split_la
     *counts = (struct split_counts){0};
     TRY(status_prefix(split_once(&first, labels, rows, order, &counts->test, &rest, &groups), "the test rows"));
     if (rest == 0) return status_data("test %g of %zu rows leaves no other row", config->test, rows);
-    int64_t *memory = calloc(3 * rest + labels->group_count + 1, sizeof *memory);
-    if (!memory) return status_memory("%zu rows", rest);
-    status s = split_rest(config, labels, order + counts->test, rest, memory, counts);
-    free(memory);
-    if (!s && counts->train == 0)
-        s = status_data("test %g and validation %g of %zu rows leave no training row", config->test, config->validation,
-                        rows);
-    return s;
+    SCOPED_BUFFER int64_t *memory = NULL;
+    TRY(rows_alloc(3 * rest + labels->group_count, sizeof *memory, "the rows", &memory));
+    TRY(split_rest(config, labels, order + counts->test, rest, memory, counts));
+    if (counts->train > 0) return OK;
+    return status_data("test %g and validation %g of %zu rows leave no training row", config->test, config->validation,
+                       rows);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/buffer.h"
 #include "data/columns/date.h"
 #include "data/csv/csv.h"
 #include "data/source/csv_source.h"
@@ -234,13 +235,7 @@ static uint64_t whole_hash(double number) { return hash_of((uint64_t)(int64_t)nu
 static status keep_hash(struct column_view *c, const char *text) {
     uint64_t hash = 0;
     for (const char *t = text; *t; t++) hash = hash_of(hash ^ (unsigned char)*t);
-    if (c->hash_count == c->hash_capacity) {
-        size_t capacity = c->hash_capacity ? 2 * c->hash_capacity : 1024;
-        uint64_t *hashes = realloc(c->hashes, capacity * sizeof *hashes);
-        if (!hashes) return status_memory("the values of an identifier");
-        c->hashes = hashes;
-        c->hash_capacity = capacity;
-    }
+    TRY(array_grow(&c->hashes, &c->hash_capacity, c->hash_count + 1, sizeof *c->hashes, "the values of an identifier"));
     c->hashes[c->hash_count++] = hash;
     return OK;
 }

@@ -602,12 +602,10 @@ static status match_fields(struct csv *csv, const struct sorted_name *sorted) {
 
 static status match_columns(struct csv *csv) {
     csv->n_fields = csv->reader.count;
-    struct sorted_name *sorted = calloc(csv->n_fields + 1, sizeof *sorted);
-    if (!sorted) return status_memory("the columns of a table");
+    SCOPED_ARENA arena = arena_create();
+    struct sorted_name *sorted = arena_alloc(arena, (csv->n_fields + 1) * sizeof *sorted);
     sort_fields(csv, sorted);
-    status s = match_fields(csv, sorted);
-    free(sorted);
-    return s;
+    return match_fields(csv, sorted);
 }
 
 /* Starts file csv->part; its first row is the current record then. */

@@ -26,14 +26,7 @@ struct csv_texts {
 };
 
 static status add_fields(struct csv_texts *t, const struct csv_reader *reader, size_t width) {
-    if (t->count + width > t->capacity) {
-        size_t capacity = 2 * (t->capacity + width) + 1;
-        const char **fields =
-            capacity > PTRDIFF_MAX / sizeof *fields ? NULL : realloc(t->fields, capacity * sizeof *fields);
-        if (!fields) return status_memory("%zu fields of %s", capacity, reader->path);
-        t->fields = fields;
-        t->capacity = capacity;
-    }
+    TRY(array_grow(&t->fields, &t->capacity, t->count + width, sizeof *t->fields, reader->path));
     for (size_t i = 0; i < width; i++) t->fields[t->count++] = i < reader->count ? reader->fields[i].text : "";
     return OK;
 }
@@ -116,14 +109,12 @@ static status open_texts(const char *path, const struct string_list *others, con
 
 /* Reads records that are in memory: text. */
 static status read_text(struct csv_texts *t, const char *path, const struct text *text, size_t rows) {
-    void *memory;
     struct csv_reader reader;
     t->parts = arena_alloc(t->arena, 2 * sizeof *t->parts);
     t->part_count = 1;
-    TRY(rows_alloc(text->length + CSV_PADDING, 1, path, &memory));
-    t->parts[0].text = memory;
-    memcpy(memory, text_string(text), text->length);
-    TRY(csv_start(&reader, path, memory, text->length));
+    TRY(rows_alloc(text->length + CSV_PADDING, 1, path, &t->parts[0].text));
+    memcpy(t->parts[0].text, text_string(text), text->length);
+    TRY(csv_start(&reader, path, t->parts[0].text, text->length));
     status s = read_records(t, &t->parts[0], &reader);
     csv_free(&reader);
     return s ? s : find_columns(t, path, rows);

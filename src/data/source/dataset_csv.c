@@ -33,9 +33,6 @@ struct field_plan {
 
 /* ---- numbers ---- */
 
-static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
-                                1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
-
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 /* Digits at [at], eight at a time (Lemire: "Quickly parsing eight digits"); CSV_PADDING bytes behind the text can be
  * read. Each byte of a word becomes the digit's value; a byte that is no digit is at least 10 then, and adding 0x76
@@ -79,7 +76,7 @@ static inline char *read_number(char *text, int separator, double *value) {
         count += behind;
     }
     if (count == 0 || count > CSV_MAX_DIGITS) return NULL;
-    double result = digits <= CSV_EXACT ? (double)digits / powers[behind] : csv_quotient(digits, (int)behind);
+    double result = digits <= CSV_EXACT ? (double)digits / csv_powers[behind] : csv_quotient(digits, (int)behind);
     uint64_t bits, sign = (uint64_t)is_negative << 63; /* signs are random: without a branch */
     memcpy(&bits, &result, sizeof bits);
     bits ^= sign;
@@ -195,15 +192,15 @@ static status csv_add_plain_row(struct csv *csv, double *row, bool *is_added) {
 /* Call it after each row that is not plain, and before the first of a file. [is_text]: the target is a label. */
 static status csv_plan_rows(struct csv *csv, bool is_text) {
     size_t size = csv->base.input_size, targets = csv->base.target_size;
+    struct field_plan *plans;
     csv->has_plans = false;
     if (csv->records || csv->base.rows == 0) return OK; /* the first row decides about labels */
     if (csv->reader.delimiter == CSV_BLANKS || csv->filter || csv->n_columns > csv->n_own) return OK;
     if (csv->drops_missing_targets && is_text) return OK; /* a label may be a missing value */
-    struct field_plan *plans = realloc(csv->plans, csv->n_fields * sizeof *plans);
-    if (!plans) return status_memory("%zu fields of %s", csv->n_fields, csv->path);
-    csv->plans = plans;
+    buffer_free(csv->plans);
+    TRY(rows_alloc(csv->n_fields, sizeof *plans, csv->path, &csv->plans));
+    plans = csv->plans;
     csv->has_plans = true;
-    memset(plans, 0, csv->n_fields * sizeof *plans);
     for (size_t i = 0; i < csv->n_columns; i++) {
         const struct role *role = &csv->roles[i];
         struct field_plan *plan = &plans[csv->fields[i]];
@@ -311,13 +308,8 @@ status csv_leave_out(struct csv *csv, size_t column, enum bad_reason reason, con
 /* The current record is not a row of the source. */
 static status csv_add_left_out(struct csv *csv) {
     struct source *source = &csv->base;
-    if (source->left_out_count == csv->left_out_capacity) {
-        size_t capacity = 2 * csv->left_out_capacity + 64;
-        size_t *items = realloc(source->left_out, capacity * sizeof *items);
-        if (!items) return status_memory("%zu rows of %s that are left out", capacity, csv->path);
-        source->left_out = items;
-        csv->left_out_capacity = capacity;
-    }
+    TRY(array_grow(&source->left_out, &csv->left_out_capacity, source->left_out_count + 1, sizeof *source->left_out,
+                   "the rows that are left out"));
     source->left_out[source->left_out_count] = source->rows + source->left_out_count;
     source->left_out_count++;
     return OK;
@@ -578,8 +570,6 @@ static void csv_order_finish(struct csv *csv) {
         warn_of_order(csv, found);
 }
 
-/* ---- the format ---- */
-
 /* ---- rows ---- */
 
 static size_t values_of(const struct csv *csv) { return csv->base.input_size + csv->base.target_size; }
@@ -650,12 +640,10 @@ static status add_text(struct csv *csv, size_t column, struct column_builder *bu
     bool fits;
     TRY(column_builder_add_text(builder, text, csv->base.rows, value, &fits));
     if (fits) return OK;
-    struct text advice = {0};
+    SCOPED_TEXT advice = {0};
     text_add(&advice, advise_style(csv, text));
     column_builder_explain_text(builder, &advice);
-    status s = csv_reject_value(csv, column, text, "a number", text_string(&advice));
-    text_free(&advice);
-    return s;
+    return csv_reject_value(csv, column, text, "a number", text_string(&advice));
 }
 
 /* Makes a note about the first whole number of the column that a number does not hold. */
@@ -1205,7 +1193,7 @@ void csv_close(struct source *source) {
     status_free(csv->bad.first);
     text_pool_free(&csv->labels);
     text_pool_free(&csv->groups);
-    free(csv->plans);
+    buffer_free(csv->plans);
     arena_destroy(csv->arena);
     free(csv);
 }

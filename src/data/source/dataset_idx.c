@@ -148,7 +148,7 @@ static void close_file(struct idx_file *file) {
 /* Decompresses all values. */
 static status decompress(struct idx_file *file) {
     uint8_t header[MAX_HEADER];
-    void *values;
+    uint8_t *values;
     struct gzip gzip;
     TRY(rows_alloc(file->rows, file->size * file->type->bytes, file->path, &values));
     status s = gzip_start(&gzip, file->path, file->packed, file->packed_size);

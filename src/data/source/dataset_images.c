@@ -204,7 +204,7 @@ static status find_first_column(const struct dataset_config *config, const char 
                                 const char **name) {
     struct csv_reader reader = {0};
     bool has_record = false;
-    char *text;
+    SCOPED_BUFFER char *text = NULL;
     status s = csv_open_first(path, &config->csv, &reader, &text);
     if (!s) s = csv_next(&reader, &has_record);
     size_t column = 0;
@@ -212,7 +212,6 @@ static status find_first_column(const struct dataset_config *config, const char 
     bool has_names = has_record && !config->csv.has_no_header;
     if (!s) *name = arena_copy(arena, has_names ? reader.fields[column].text : "0");
     csv_free(&reader);
-    buffer_free(text);
     return s;
 }
 
@@ -263,10 +262,8 @@ static status image_labels_open(const struct dataset_config *config, const char 
             STATUS_USAGE,
             "dataset.validation.targets is missing: give the CSV file of the labels of the images in '%s'",
             config->validation.path);
-    struct arena *arena = arena_create();
-    status s = open_file(config, path, wants_classes, train, arena, out);
-    arena_destroy(arena);
-    return s;
+    SCOPED_ARENA arena = arena_create();
+    return open_file(config, path, wants_classes, train, arena, out);
 }
 
 static status no_image(const struct source *labels, const char *folder, size_t row, const char *name) {
@@ -383,15 +380,13 @@ static status make_binary(const struct image_masks *masks, const char *mask, dou
  */
 static status image_masks_read(struct image_masks *masks, const struct image_place *image, const char *below,
                                const char *name, double *values) {
-    struct text path = {0};
+    SCOPED_TEXT path = {0};
     add_path(masks, below, name, &path);
     struct image_place mask = {masks->archive, text_string(&path)};
-    status s = check_exists(&mask, image->path);
-    if (!s) s = image_decode_mask(masks->decoder, &mask, image, masks->pixels);
-    for (size_t i = 0; !s && i < masks->size; i++) values[i] = masks->pixels[i];
-    if (!s && masks->is_binary) s = make_binary(masks, mask.path, values);
-    text_free(&path);
-    return s;
+    TRY(check_exists(&mask, image->path));
+    TRY(image_decode_mask(masks->decoder, &mask, image, masks->pixels));
+    for (size_t i = 0; i < masks->size; i++) values[i] = masks->pixels[i];
+    return masks->is_binary ? make_binary(masks, mask.path, values) : OK;
 }
 
 /* Adds the place of value [element] of the same mask, in rows of [width] pixels. */
@@ -431,13 +426,8 @@ struct images {
 /* ---- the list of files ---- */
 
 static status add_file(struct images *images, const char *class, const char *folder, const char *name) {
-    if (images->base.rows == images->capacity) {
-        size_t capacity = images->capacity ? images->capacity * 2 : 1024;
-        struct image_file *files = realloc(images->files, capacity * sizeof *files);
-        if (!files) return status_memory("the names of %zu images", capacity);
-        images->files = files;
-        images->capacity = capacity;
-    }
+    TRY(array_grow(&images->files, &images->capacity, images->base.rows + 1, sizeof *images->files,
+                   "the names of the images"));
     images->files[images->base.rows++] = (struct image_file){.class = class, .folder = folder, .name = name};
     return OK;
 }

@@ -53,7 +53,7 @@ static status npy_array_open(int fd, const char *path, uint64_t bytes, struct np
 /* The same for a member of an archive; [name]: for messages. Both must stay open. */
 static status npy_array_open_member(const struct zip *zip, const struct zip_member *member, const char *name,
                                     struct npy_array *out) {
-    void *memory;
+    SCOPED_BUFFER void *memory = NULL;
     size_t got = 0;
     *out = (struct npy_array){.name = name, .path = zip->path, .fd = zip->fd, .zip = zip, .member = member};
     TRY(buffer_new(NPY_MAX_HEADER, name, &memory));
@@ -61,7 +61,6 @@ static status npy_array_open_member(const struct zip *zip, const struct zip_memb
     if (!s) s = npy_header_parse(name, memory, got, &out->of);
     if (!s) s = check_size(out, (double)member->size);
     out->start = member->start + out->of.bytes;
-    buffer_free(memory);
     return s;
 }
 
@@ -95,9 +94,8 @@ static size_t in_c_order(const struct npy_header *of, size_t f) {
 static status read_fortran(struct npy_array *array, size_t first, size_t count, double *out, uint8_t *bytes) {
     const struct npy_header *of = &array->of;
     size_t width = of->type->bytes, size = of->size;
-    SCOPED_BUFFER void *memory = NULL;
-    TRY(rows_alloc(count, width + sizeof(double), "values of the dataset", &memory));
-    double *values = memory;
+    SCOPED_BUFFER double *values = NULL;
+    TRY(rows_alloc(count, width + sizeof(double), "values of the dataset", &values));
     uint8_t *raw = (uint8_t *)(values + count);
     status s = OK;
     for (size_t f = 0; !s && f < size; f++) {

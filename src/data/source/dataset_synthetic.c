@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/numbers/rng.h"
+#include "base/scoped.h"
 #include "data/source/config.h"
 #include "data/source/source.h"
 
@@ -96,20 +97,15 @@ static size_t fixed_size(const struct synthetic *s) {
 
 static status draw_rows(struct synthetic *s) {
     size_t size = s->base.input_size, total = size + s->base.target_size;
-    void *memory, *rows;
-    TRY(rows_alloc(fixed_size(s), sizeof(float), "the synthetic dataset", &memory));
-    float *fixed = memory;
-    status result = rows_alloc(s->base.rows, total * sizeof(float), "the synthetic dataset", &rows);
-    if (result != OK) goto done;
-    s->rows = rows;
+    SCOPED_BUFFER float *fixed = NULL;
+    TRY(rows_alloc(fixed_size(s), sizeof(float), "the synthetic dataset", &fixed));
+    TRY(rows_alloc(s->base.rows, total * sizeof(float), "the synthetic dataset", &s->rows));
     struct rng rng;
     rng_seed(&rng, (uint64_t)s->config.seed);
     if (fixed_size(s) > 0) rng_normal(&rng, fixed, fixed_size(s), 0, 1);
     for (size_t i = 0; i < s->base.rows; i++)
         kinds[s->config.kind].draw(s, &rng, fixed, s->rows + i * total, s->rows + i * total + size);
-done:
-    buffer_free(fixed);
-    return result;
+    return OK;
 }
 
 static void close_synthetic(struct source *source) {

@@ -6,7 +6,7 @@
 
 #include "base/files/digest.h"
 #include "base/files/io.h"
-#include "base/status.h"
+#include "base/scoped.h"
 #include "base/utf8.h"
 #include "data/source/config.h"
 #include "data/source/source.h"
@@ -133,9 +133,7 @@ static status read_all(struct text_files *files, const char *path, const struct 
         TRY(file_check(i ? others->items[i - 1] : path, &sizes[i]));
         total += sizes[i];
     }
-    void *bytes;
-    TRY(rows_alloc((size_t)total + FILE_PADDING, 1, text_string(&files->what_files), &bytes));
-    files->text = bytes;
+    TRY(rows_alloc((size_t)total + FILE_PADDING, 1, text_string(&files->what_files), &files->text));
     for (size_t i = 0; i <= others->count; i++)
         TRY(append_file(files, i ? others->items[i - 1] : path, (size_t)sizes[i]));
     return check_text(files);
@@ -146,19 +144,17 @@ static status read_all(struct text_files *files, const char *path, const struct 
 static status text_files_read(struct text_files *files, const char *path, const struct string_list *others) {
     size_t count = others->count + 1;
     files_describe(path, others, &files->what_files);
-    uint64_t *sizes = calloc(count, sizeof *sizes);
-    files->paths = calloc(count, sizeof *files->paths);
-    files->ends = calloc(count, sizeof *files->ends);
-    bool has_memory = sizes && files->paths && files->ends;
-    status s = has_memory ? read_all(files, path, others, sizes) : status_memory("the names of text files");
-    free(sizes);
-    return s;
+    SCOPED_BUFFER uint64_t *sizes = NULL;
+    TRY(rows_alloc(count, sizeof *sizes, "the names of text files", &sizes));
+    TRY(rows_alloc(count, sizeof *files->paths, "the names of text files", &files->paths));
+    TRY(rows_alloc(count, sizeof *files->ends, "the names of text files", &files->ends));
+    return read_all(files, path, others, sizes);
 }
 
 static void text_files_free(struct text_files *files) {
     buffer_free(files->text);
-    free(files->paths);
-    free(files->ends);
+    buffer_free(files->paths);
+    buffer_free(files->ends);
     text_free(&files->what_files);
     *files = (struct text_files){0};
 }
@@ -289,16 +285,14 @@ static status read_raw(const struct tokens *t, size_t first, size_t count, void 
 /* Calls [visit] with all chunks of the file, in order. */
 static status visit_chunks(const struct tokens *t, void (*visit)(const struct tokens *, void *, const void *, size_t),
                            void *context) {
-    void *chunk = malloc(CHUNK);
-    if (!chunk) return status_memory("a dataset of tokens");
-    status s = OK;
-    for (size_t first = 0, max = CHUNK / t->width, n; s == OK && first < t->count; first += n) {
+    SCOPED_BUFFER void *chunk = NULL;
+    TRY(buffer_new(CHUNK, "a dataset of tokens", &chunk));
+    for (size_t first = 0, max = CHUNK / t->width, n; first < t->count; first += n) {
         n = t->count - first < max ? t->count - first : max;
-        s = read_raw(t, first, n, chunk);
-        if (s == OK) visit(t, context, chunk, n);
+        TRY(read_raw(t, first, n, chunk));
+        visit(t, context, chunk, n);
     }
-    free(chunk);
-    return s;
+    return OK;
 }
 
 static void visit_largest(const struct tokens *t, void *context, const void *bytes, size_t count) {
@@ -531,14 +525,13 @@ static uint32_t next_code(const struct text_source *t, size_t *at) {
 
 /* sorted(set(text)) */
 static status collect_vocabulary(struct text_source *t) {
-    bool *is_used = calloc(UTF8_CODES, sizeof *is_used);
-    if (!is_used) return status_memory("the text of a dataset");
+    SCOPED_BUFFER bool *is_used = NULL;
+    TRY(buffer_new(UTF8_CODES * sizeof *is_used, "the text of a dataset", &is_used));
     for (size_t i = 0, at = 0; i < t->count; i++) is_used[next_code(t, &at)] = true;
     for (uint32_t code = 0; code < UTF8_CODES; code++) {
         char bytes[4];
         if (is_used[code]) text_add_bytes(&t->characters, bytes, utf8_write(code, bytes));
     }
-    free(is_used);
     return vocabulary_create(text_string(&t->characters), &t->known);
 }
 
@@ -635,17 +628,11 @@ static status encode_text(struct text_source *t, const struct tokenizer *tokeniz
 /* Makes the tokenizer of the words of the files. */
 static status open_words(struct text_source *t, const char *path, const struct string_list *others) {
     struct text_files files = {0};
-    struct text json = {0};
-    void *copy;
+    SCOPED_TEXT json = {0};
     status s = text_files_read(&files, path, others);
     if (!s) s = status_prefix(tokenizer_write_words(files.text, files.size, &json), "%s", text_string(&t->name));
     text_files_free(&files);
-    if (!s) s = buffer_new(json.length + 1, "the tokenizer", &copy);
-    if (!s) {
-        t->json = memcpy(copy, text_string(&json), json.length + 1);
-        s = tokenizer_parse("the words of the text", t->json, json.length, &t->tokenizer);
-    }
-    text_free(&json);
+    if (!s) s = tokenizer_open("the words of the text", NULL, text_string(&json), &t->json, &t->tokenizer);
     return s;
 }
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "base/system/module.h"
 
 #define DATE_TEXT 40 /* bytes of a date and a time */
@@ -310,7 +311,7 @@ static status add_rows(struct records *r, bool with_names, struct text *out) {
 status frame_add_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
                          struct text *out) {
     struct records r = {.format = format};
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct string_list files;
     r.names = named_columns(config, arena);
     status s = file_list_expand(is_validation ? config->validation.path : config->path,
@@ -320,7 +321,6 @@ status frame_add_records(const struct dataset_format *format, const struct datas
         if (!s) s = add_rows(&r, true, out);
     }
     close_file(&r);
-    arena_destroy(arena);
     return s;
 }
 

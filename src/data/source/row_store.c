@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "data/source/source.h"
 
 #define FIRST_BYTES ((size_t)64 << 10)
@@ -234,7 +234,7 @@ static status limit_memory(struct row_store *store, const char *what) {
 /* ---- rows ---- */
 
 static status grow_open(struct row_store *store, size_t rows, const char *what) {
-    void *larger;
+    double *larger;
     TRY(rows_alloc(rows, plain_bytes(store), what, &larger));
     if (store->open) memcpy(larger, store->open, store->open_rows * plain_bytes(store));
     buffer_free(store->open);
@@ -244,30 +244,20 @@ static status grow_open(struct row_store *store, size_t rows, const char *what) 
 }
 
 static status add_block(struct row_store *store, const char *what, struct row_block **block) {
-    if (store->block_count == store->capacity) {
-        size_t capacity = store->capacity ? store->capacity * 2 : 16;
-        struct row_block *blocks = realloc(store->blocks, capacity * sizeof *blocks);
-        if (!blocks) return status_memory("more than %zu rows of %s", store->rows, what);
-        store->blocks = blocks;
-        store->capacity = capacity;
-    }
+    TRY(array_grow(&store->blocks, &store->capacity, store->block_count + 1, sizeof *store->blocks, what));
     *block = &store->blocks[store->block_count++];
     **block = (struct row_block){.row_bytes = plain_bytes(store)};
     return OK;
 }
 
 static status choose_packing(struct row_store *store, struct row_block *block, const char *what) {
-    struct column_range *ranges = malloc(store->width * sizeof *ranges);
-    block->columns = malloc(store->width * sizeof *block->columns);
-    if (!ranges || !block->columns) {
-        free(ranges);
-        return status_memory("the columns of %s", what);
-    }
+    SCOPED_BUFFER struct column_range *ranges = NULL;
+    TRY(rows_alloc(store->width, sizeof *ranges, what, &ranges));
+    TRY(rows_alloc(store->width, sizeof *block->columns, what, &block->columns));
     measure(store, ranges);
     block->row_bytes = choose_columns(store, ranges, block->columns);
-    free(ranges);
     if (block->row_bytes < plain_bytes(store)) return OK;
-    free(block->columns);
+    buffer_free(block->columns);
     block->columns = NULL;
     return OK;
 }
@@ -275,13 +265,11 @@ static status choose_packing(struct row_store *store, struct row_block *block, c
 /* Makes a block of the open rows. */
 static status pack(struct row_store *store, const char *what) {
     struct row_block *block = NULL;
-    void *rows;
     store->block_rows = store->open_rows;
     TRY(add_block(store, what, &block));
     if (store->block_rows >= MIN_PACKED_ROWS) TRY(choose_packing(store, block, what));
     size_t bytes = store->block_rows * block->row_bytes;
-    TRY(rows_alloc(bytes + sizeof(double), 1, what, &rows));
-    block->rows = rows;
+    TRY(rows_alloc(bytes + sizeof(double), 1, what, &block->rows));
     if (block->columns)
         pack_rows(store, block->columns, block->row_bytes, block->rows);
     else
@@ -322,10 +310,8 @@ status row_store_next(struct row_store *store, const char *what, double **row) {
 
 /* Allocates store->read, and behind it memory for as many rows of the file. */
 static status start_reading(struct row_store *store) {
-    void *read;
     store->read_rows = rows_of(store, READ_BYTES);
-    TRY(rows_alloc(2 * store->read_rows * plain_bytes(store) + sizeof(double), 1, "rows of the dataset", &read));
-    store->read = read;
+    TRY(rows_alloc(2 * store->read_rows * plain_bytes(store) + sizeof(double), 1, "rows of the dataset", &store->read));
     store->packed = (uint8_t *)(store->read + store->read_rows * store->width);
     return OK;
 }
@@ -399,7 +385,7 @@ void row_store_will_read(const struct row_store *store, size_t row) {
 void row_store_free(struct row_store *store) {
     for (size_t i = 0; i < store->block_count; i++) {
         buffer_free(store->blocks[i].rows);
-        free(store->blocks[i].columns);
+        buffer_free(store->blocks[i].columns);
     }
     free(store->blocks);
     buffer_free(store->open);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/arena.h"
+#include "base/scoped.h"
 
 /* ---- the table of formats ---- */
 
@@ -152,13 +152,11 @@ status source_compare_names(const struct source *a, const struct source *b, bool
         bool is_like = is_target && elements(dims[0], shapes[0]) == elements(dims[1], shapes[1]) &&
                        are_like_targets(dims[0], shapes[0], dims[1], shapes[1]);
         if (is_same || is_like) continue;
-        struct text both = {0};
+        SCOPED_TEXT both = {0};
         source_add_shape(dims[0], shapes[0], &both);
         text_printf(&both, ", but in the %s file ", other);
         source_add_shape(dims[1], shapes[1], &both);
-        status s = status_data("%s: rows of '%s' have shape %s", where, names->items[i], text_string(&both));
-        text_free(&both);
-        return s;
+        return status_data("%s: rows of '%s' have shape %s", where, names->items[i], text_string(&both));
     }
     return OK;
 }
@@ -231,7 +229,7 @@ const struct source *joined_first(const struct source *source) {
 static status check_shape(const struct source *first, const struct source *source, const struct string_list *files,
                           size_t index) {
     if (source_is_like(first, source)) return OK;
-    struct text shapes = {0};
+    SCOPED_TEXT shapes = {0};
     for (int k = 0; k < 2; k++) {
         const struct source *one = k ? first : source;
         text_add(&shapes, k ? "; those of the first file have " : "rows have ");
@@ -241,9 +239,7 @@ static status check_shape(const struct source *first, const struct source *sourc
         text_add(&shapes, " of shape ");
         source_add_shape(one->target_dims, one->target_shape, &shapes);
     }
-    status s = status_data("%s: %s, '%s'", files->items[index], text_string(&shapes), files->items[0]);
-    text_free(&shapes);
-    return s;
+    return status_data("%s: %s, '%s'", files->items[index], text_string(&shapes), files->items[0]);
 }
 
 /* The same for each dataset of a row, which several together may hide. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
+#include "base/scoped.h"
 #include "base/utf8.h"
 
 /* ---- Unicode forms ---- */
@@ -19,12 +20,7 @@ bool is_ascii_text(const char *text, size_t size) {
 }
 
 status normalized_add(struct normalized *to, const void *bytes, size_t size) {
-    if (to->capacity - to->size < size) {
-        size_t capacity = 2 * to->capacity + size;
-        char *larger = realloc(to->text, capacity);
-        if (!larger) return status_memory("a normalized text");
-        to->text = larger, to->capacity = capacity;
-    }
+    TRY(array_grow(&to->text, &to->capacity, to->size + size, 1, "a normalized text"));
     if (size) memcpy(to->text + to->size, bytes, size);
     to->size += size;
     return OK;
@@ -275,13 +271,11 @@ static status read_table(const json_t *json, struct step *step) {
     const char *text = json_string_value(map);
     size_t size = json_string_length(map), count;
     if (!text) return bad("normalizer: Precompiled has no precompiled_charsmap");
-    uint8_t *bytes = malloc(size + 1);
-    if (!bytes) return status_memory("the tokenizer");
-    status s = base64_decode(text, size, bytes, &count) ? read_table_bytes(bytes, count, step)
-                                                        : bad("normalizer: precompiled_charsmap is not base64");
-    free(bytes);
+    SCOPED_BUFFER uint8_t *bytes = NULL;
+    TRY(buffer_new(size, "the tokenizer", &bytes));
     step->run = run_table;
-    return s;
+    return base64_decode(text, size, bytes, &count) ? read_table_bytes(bytes, count, step)
+                                                    : bad("normalizer: precompiled_charsmap is not base64");
 }
 
 static status read_replace(const json_t *json, struct step *step) {

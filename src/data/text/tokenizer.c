@@ -144,13 +144,7 @@ static status grow(struct byte_map *map) {
 /* Adds [bytes] to the pool only. */
 static status byte_map_keep(struct byte_map *map, const char *bytes, size_t size, struct pool_range *out) {
     if (size > UINT32_MAX - map->pool_size) return status_data("the tokens have more than 4 GiB");
-    if (map->pool_size + size > map->pool_capacity) {
-        size_t capacity = 2 * (map->pool_size + size) + FIRST_SLOTS;
-        char *pool = realloc(map->pool, capacity);
-        if (!pool) return status_memory("the tokenizer");
-        map->pool = pool;
-        map->pool_capacity = capacity;
-    }
+    TRY(array_grow(&map->pool, &map->pool_capacity, map->pool_size + size, 1, "the tokenizer"));
     memcpy(map->pool + map->pool_size, bytes, size);
     *out = (struct pool_range){(uint32_t)map->pool_size, (uint32_t)size};
     map->pool_size += size;
@@ -326,13 +320,7 @@ struct encoder {
 };
 
 static status reserve_ids(struct token_list *list, size_t count) {
-    if (list->count + count <= list->capacity) return OK;
-    size_t capacity = 2 * (list->count + count) + 64;
-    int32_t *ids = realloc(list->ids, capacity * sizeof *ids);
-    if (!ids) return status_memory("the tokens of a text");
-    list->ids = ids;
-    list->capacity = capacity;
-    return OK;
+    return array_grow(&list->ids, &list->capacity, list->count + count, sizeof *list->ids, "the tokens of a text");
 }
 
 /* Adds a token; the memory was reserved. */
@@ -661,13 +649,11 @@ static status encode_plain(struct encoder *e, const char *text, size_t size) {
     if (e->tokenizer->is_word_piece) return encode_pieces(e, text, size);
     if (e->tokenizer->is_word_level) return encode_replaced(e, text, size);
     if (!e->tokenizer->has_prefix_space || text[0] == ' ') return encode_words(e, text, size);
-    char *longer = malloc(size + 1);
-    if (!longer) return status_memory("the tokens of a text");
+    SCOPED_BUFFER char *longer = NULL;
+    TRY(buffer_new(size + 1, "the tokens of a text", &longer));
     longer[0] = ' ';
     memcpy(longer + 1, text, size);
-    status s = encode_words(e, longer, size + 1);
-    free(longer);
-    return s;
+    return encode_words(e, longer, size + 1);
 }
 
 /* ---- added tokens ---- */
@@ -1248,11 +1234,9 @@ static status read_json(const char *path, const char *key, char **json, size_t *
 }
 
 static status copy_trained(const char *text, char **json, size_t *size) {
-    void *copy;
     *size = strlen(text);
-    TRY(buffer_new(*size + 1, "the tokenizer", &copy));
-    memcpy(copy, text, *size);
-    *json = copy;
+    TRY(buffer_new(*size + 1, "the tokenizer", json));
+    memcpy(*json, text, *size);
     return OK;
 }
 
@@ -1318,13 +1302,7 @@ static status add_word(struct word_counts *w, const char *word, size_t size, siz
         w->items[known->value].count += times;
         return OK;
     }
-    if (w->map.count == w->capacity) {
-        size_t capacity = 2 * w->capacity + 1024;
-        struct word *items = realloc(w->items, capacity * sizeof *items);
-        if (!items) return status_memory("the words of the texts");
-        w->items = items;
-        w->capacity = capacity;
-    }
+    TRY(array_grow(&w->items, &w->capacity, w->map.count + 1, sizeof *w->items, "the words of the texts"));
     struct word *item = &w->items[w->map.count];
     TRY(byte_map_add(&w->map, hash, word, size, (uint32_t)w->map.count));
     *item = (struct word){{(uint32_t)(w->map.pool_size - size), (uint32_t)size}, times};
@@ -1378,8 +1356,8 @@ static void add_vocabulary(const struct word *sorted, size_t count, const char *
 
 status word_counts_write(const struct word_counts *words, struct text *json) {
     size_t count = words->map.count;
-    struct word *sorted = malloc((count + 1) * sizeof *sorted);
-    if (!sorted) return status_memory("the words of the texts");
+    SCOPED_BUFFER struct word *sorted = NULL;
+    TRY(buffer_new(count * sizeof *sorted, "the words of the texts", &sorted));
     if (count) memcpy(sorted, words->items, count * sizeof *sorted);
     qsort_r(sorted, count, sizeof *sorted, by_count, words->map.pool);
     text_printf(json,
@@ -1393,7 +1371,6 @@ status word_counts_write(const struct word_counts *words, struct text *json) {
                 WORD_TOKENIZER_PADDING);
     add_vocabulary(sorted, count, words->map.pool, json);
     text_add(json, ",\"merges\":[]}}");
-    free(sorted);
     return OK;
 }
 

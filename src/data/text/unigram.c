@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/buffer.h"
 #include "base/utf8.h"
 #include "data/text/tokenizer.h"
 
@@ -75,13 +76,7 @@ static status grow_edges(struct unigram *u) {
 }
 
 static status add_node(struct unigram *u) {
-    if (u->node_count == u->node_capacity) {
-        size_t capacity = 2 * u->node_capacity + 1024;
-        uint32_t *ids = realloc(u->node_ids, capacity * sizeof *ids);
-        if (!ids) return status_memory("the tokenizer");
-        u->node_ids = ids;
-        u->node_capacity = capacity;
-    }
+    TRY(array_grow(&u->node_ids, &u->node_capacity, u->node_count + 1, sizeof *u->node_ids, "the tokenizer"));
     u->node_ids[u->node_count++] = NO_ID;
     return OK;
 }
