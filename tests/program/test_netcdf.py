@@ -90,6 +90,8 @@ class NetCDF(program.Case):
         out, _ = self.run_program("predict", "runs/two.csv-nc", "a-1.nc", "--with-inputs")
         self.assertEqual(out.splitlines()[0], "time,lat,lon,temp,wind,z,station,unsigned,counts,row,predicted_temp")
         self.assertTrue(out.splitlines()[1].startswith("2000-01-03T12:00:00,-45,0,"), out.splitlines()[1])
+        both = self.run_program("predict", "runs/two.csv-nc", "a-*.nc", "--with-inputs")[0].splitlines()
+        self.assertEqual([line.split(",")[:9] for line in both[161:]], [line.split(",")[:9] for line in out.splitlines()[1:]])
 
     def test_values(self):
         """Missing values by attribute and by default, unsigned bytes; a date before the Gregorian calendar; other calendars."""

@@ -24,21 +24,6 @@
 
 #define SUGGESTED_NUMBER_CLASSES 20 /* different whole numbers that are taken for classes */
 
-/* Reads records: the names of the columns first, then the rows. */
-struct record_reader {
-    const char *path;
-    const char *header, *advice; /* for messages: where the names are; what to do if there is only one */
-    bool has_lines;              /* records are in lines of a text; else they are counted from 0 */
-    char decimal;                /* '.' or ','; 0: not known yet */
-    char thousands;              /* 0: none */
-    const char *strip;           /* of csv_strip */
-    const char *unclear;         /* the first number that left [decimal] unclear, and its line */
-    size_t unclear_line;
-    void *state;
-    /* Sets *record, valid until the next call; NULL: there are no more. */
-    status (*next)(void *state, const struct csv_reader **record);
-};
-
 /* ---- columns ---- */
 
 /* From the views of all columns: the target, and the rule of each input. */
@@ -366,53 +351,52 @@ static status choose_target(const char *path, const struct column_view *c, const
 
 /* ---- rows ---- */
 
-/* The names of the columns, from the first record. */
-static status read_names(struct record_reader *reader, struct column_view **columns, size_t *count,
-                         struct arena *arena) {
-    const struct csv_reader *record;
-    TRY(reader->next(reader->state, &record));
-    if (!record) return status_data("%s: the file is empty", reader->path);
-    *count = record->count;
+/* The names of the columns, from the first record; without a header 0, 1, 2, .... */
+static status read_names(struct csv *csv, struct column_view **columns, size_t *count, struct arena *arena) {
+    bool has_record;
+    TRY(csv->input->next(csv, &has_record));
+    if (!has_record) return status_data("%s: the file is empty", csv->path);
+    *count = csv->reader.count;
     *columns = arena_alloc(arena, *count * sizeof **columns);
     for (size_t i = 0; i < *count; i++) {
-        (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena; /* SQLite's are valid until the next row */
-        (*columns)[i].has_no_name = record->fields[i].text[0] == 0;
-        (*columns)[i].name = csv_name(record->fields[i].text, i, arena);
+        const char *text = csv->has_no_header ? arena_printf(arena, "%zu", i) : csv->reader.fields[i].text;
+        (*columns)[i].pool.arena = (*columns)[i].marks.arena = arena;
+        (*columns)[i].has_no_name = text[0] == 0;
+        (*columns)[i].name = csv_name(text, i, arena);
         (*columns)[i].keeps_hashes = identifier_name((*columns)[i].name) != NO_IDENTIFIER;
         for (size_t k = 0; k < i && *count <= MAX_COMPARED; k++)
             if (strcmp((*columns)[k].name, (*columns)[i].name) == 0)
-                return status_data("%s:%s: duplicate column '%s'", reader->path, reader->header, (*columns)[i].name);
+                return status_data("%s:%s: duplicate column '%s'", csv->path, csv->input->header, (*columns)[i].name);
     }
     return OK;
 }
 
-static status add_field(struct record_reader *reader, struct column_view *column, const char *text, size_t line) {
+static status add_field(struct csv *csv, struct column_view *column, const char *text) {
     char stripped[CSV_UNGROUPED], ungrouped[CSV_UNGROUPED];
-    bool was_undecided = csv_is_undecided(reader->decimal);
+    bool was_undecided = csv_is_undecided(csv->decimal);
     const char *number = text;
-    if (text != suggest_blob)
-        number = csv_ungroup(csv_strip(text, reader->strip, stripped), reader->thousands, ungrouped);
-    TRY(column_view_add(column, number, &reader->decimal, line));
-    if (!was_undecided && csv_is_undecided(reader->decimal)) {
-        reader->unclear = arena_copy(column->pool.arena, text);
-        reader->unclear_line = line;
+    if (text != suggest_blob) number = csv_ungroup(csv_strip(text, csv->strip, stripped), csv->thousands, ungrouped);
+    TRY(column_view_add(column, number, &csv->decimal, csv->reader.record_line));
+    if (!was_undecided && csv_is_undecided(csv->decimal)) {
+        csv->unclear = arena_copy(csv->arena, text);
+        csv->unclear_line = csv->reader.record_line;
     }
     return OK;
 }
 
-static status read_rows(struct record_reader *reader, struct column_view *columns, size_t count, size_t *rows) {
-    for (*rows = 0;; ++*rows) {
-        const struct csv_reader *record;
-        TRY(reader->next(reader->state, &record));
-        if (!record && *rows == 0) return status_data("%s: there are no rows", reader->path);
-        if (!record && csv_is_undecided(reader->decimal))
-            return csv_ask_decimal(reader->path, reader->unclear_line, reader->unclear);
-        if (!record) return OK;
-        size_t line = reader->has_lines ? record->record_line : *rows;
+/* Without a header the current record is the first row. */
+static status read_rows(struct csv *csv, struct column_view *columns, size_t count) {
+    for (bool has_record = csv->has_no_header;; has_record = false, csv->base.rows++) {
+        const struct csv_reader *record = &csv->reader;
+        if (!has_record) TRY(csv->input->next(csv, &has_record));
+        if (!has_record && csv->base.rows == 0) return status_data("%s: there are no rows", csv->path);
+        if (!has_record && csv_is_undecided(csv->decimal))
+            return csv_ask_decimal(csv->path, csv->unclear_line, csv->unclear);
+        if (!has_record) return OK;
         if (record->count != count)
-            return status_data("%s:line %zu: there are %zu fields, but the header has %zu", reader->path,
+            return status_data("%s:line %zu: there are %zu fields, but the header has %zu", csv->path,
                                record->record_line, record->count, count);
-        for (size_t i = 0; i < count; i++) TRY(add_field(reader, &columns[i], record->fields[i].text, line));
+        for (size_t i = 0; i < count; i++) TRY(add_field(csv, &columns[i], record->fields[i].text));
     }
 }
 
@@ -591,10 +575,10 @@ static size_t skip_sentences(const struct column_view *columns, size_t count, si
     return at;
 }
 
-static status view_columns(const struct record_reader *reader, const char *target, struct column_view *columns,
-                           size_t count, struct arena *arena, struct suggestion *out) {
+static status view_columns(const struct csv *csv, const char *target, struct column_view *columns, size_t count,
+                           struct arena *arena, struct suggestion *out) {
     size_t at = 0;
-    const char *path = reader->path, *unit = reader->has_lines ? "line" : "row";
+    const char *path = csv->path, *unit = csv->input->unit;
     struct text_pool marks = {.arena = arena};
     TRY(find_target(path, target, columns, count, &at));
     size_t series = find_series(columns, count);
@@ -623,31 +607,34 @@ static status view_columns(const struct record_reader *reader, const char *targe
     return out->features > 0 ? OK : reject_inputs(path, out);
 }
 
+/* Whether numbers are written by people, in the lines of a text. */
+static bool is_text(const struct csv *csv) { return csv->base.format == &dataset_csv; }
+
 /* The characters around the numbers of the columns all of whose numbers have them; NULL: there are none. Where another
  * column has numbers with and without them, they are needed to tell those apart. */
-static const char *find_strip(const struct record_reader *reader, const struct column_view *columns, size_t count,
+static const char *find_strip(const struct csv *csv, const struct column_view *columns, size_t count,
                               struct arena *arena, struct suggestion *out) {
     const unsigned marks = NUMBER_PERCENT | NUMBER_CURRENCY;
     unsigned mixed = 0;
     SCOPED_TEXT found = {0};
-    if (!reader->has_lines || reader->strip) return NULL;
+    if (!is_text(csv) || csv->strip) return NULL;
     for (size_t i = 0; i < count; i++)
         if (are_styled(&columns[i]) && columns[i].numbers > 0) mixed |= columns[i].styles;
     for (size_t i = 0; i < count; i++) {
         const struct column_view *c = &columns[i];
         bool may_count = c->numbers == 0 && c->styles == NUMBER_PARENTHESES; /* (1), (2), ... */
         if (!are_styled(c) || may_count || (c->styles & marks & mixed)) continue;
-        unsigned styles = reader->decimal == '.' ? c->styles : c->styles & ~(unsigned)NUMBER_COMMA;
+        unsigned styles = csv->decimal == '.' ? c->styles : c->styles & ~(unsigned)NUMBER_COMMA;
         if (suggest_strip(styles, &found) && !out->strip_text) out->strip_text = c->styled_text;
     }
     return found.length ? arena_copy(arena, text_string(&found)) : NULL;
 }
 
 /* The separator of thousands of the columns whose numbers have one and nothing else; 0: there is none, or several. */
-static char find_thousands(const struct record_reader *reader, const struct column_view *columns, size_t count,
+static char find_thousands(const struct csv *csv, const struct column_view *columns, size_t count,
                            struct suggestion *out) {
     char found = 0;
-    if (!reader->has_lines || reader->thousands) return 0;
+    if (!is_text(csv) || csv->thousands) return 0;
     for (size_t i = 0; i < count; i++) {
         const struct column_view *c = &columns[i];
         if (c->styles & NUMBER_COMMA) return 0;
@@ -655,7 +642,7 @@ static char find_thousands(const struct record_reader *reader, const struct colu
         char separator = c->styled_text[strcspn(c->styled_text, ".,' \xc2\xe2")];
         if (separator == '\xc2') separator = ' ';
         if (separator == '\xe2') separator = strstr(c->styled_text, "\u2019") ? '\'' : ' ';
-        bool is_decimal = separator == '.' ? reader->decimal == '.' : separator == ',' && reader->decimal != '.';
+        bool is_decimal = separator == '.' ? csv->decimal == '.' : separator == ',' && csv->decimal != '.';
         if (separator == 0 || (found && separator != found) || is_decimal) return 0;
         found = separator;
         out->thousands_text = c->styled_text;
@@ -663,23 +650,24 @@ static char find_thousands(const struct record_reader *reader, const struct colu
     return found;
 }
 
-/* Reads all rows. [target] and the failures: as for suggest. With has_lines and without strip, or thousands, the
- * numbers of a column may show that there are some: then only out->strip and strip_text, or out->thousands and
+/* Reads all rows. [target] and the failures: as for suggest. Of a text without strip, or thousands, the numbers of a
+ * column may show that there are some: then only out->strip and strip_text, or out->thousands and
  * thousands_text, are set, and the rows must be read again. */
-static status suggest_columns(struct record_reader *reader, const char *target, struct arena *arena,
-                              struct suggestion *out) {
+static status suggest_columns(struct csv *csv, const char *target, struct arena *arena, struct suggestion *out) {
     struct column_view *columns = NULL;
     size_t count = 0;
-    status s = read_names(reader, &columns, &count, arena);
-    if (!s) s = read_rows(reader, columns, count, &out->rows);
+    status s = read_names(csv, &columns, &count, arena);
+    if (!s) s = read_rows(csv, columns, count);
+    out->rows = csv->base.rows;
     if (columns && count < 2 && (s || find_series(columns, count) == count))
-        s = status_first(
-            status_data("%s:%s: expected two columns or more%s", reader->path, reader->header, reader->advice), s);
-    const char *strip = s ? NULL : find_strip(reader, columns, count, arena, out);
-    char thousands = s || strip ? 0 : find_thousands(reader, columns, count, out);
+        s = status_first(status_data("%s:%s: expected two columns or more%s", csv->path, csv->input->header,
+                                     is_text(csv) ? ", separated by , ; | tabs or blanks" : ""),
+                         s);
+    const char *strip = s ? NULL : find_strip(csv, columns, count, arena, out);
+    char thousands = s || strip ? 0 : find_thousands(csv, columns, count, out);
     if (strip) out->strip = strip;
     if (thousands) out->thousands = thousands;
-    if (!s && !strip && !thousands) s = view_columns(reader, target, columns, count, arena, out);
+    if (!s && !strip && !thousands) s = view_columns(csv, target, columns, count, arena, out);
     for (size_t i = 0; columns && i < count; i++) column_view_free(&columns[i]);
     out->input_dims = out->window ? 2 : 1;
     out->input_shape[0] = (int64_t)(out->window ? out->window : out->features);
@@ -687,53 +675,19 @@ static status suggest_columns(struct record_reader *reader, const char *target, 
     return s;
 }
 
-/* ---- files ---- */
+/* ---- tables ---- */
 
-/* ---- CSV files ---- */
-
-/* The records of a file. Without a header the names 0, 1, 2, ... are a record before the first one. */
-struct records {
-    struct csv_reader reader;
-    struct csv_reader names;
-    bool has_no_header, is_named, is_read; /* is_read: the first record is the current one of [reader] */
-    struct arena *arena;
-};
-
-static void name_columns(struct records *records) {
-    const struct csv_reader *reader = &records->reader;
-    struct csv_field *fields = arena_alloc(records->arena, (reader->count + 1) * sizeof *fields);
-    for (size_t i = 0; i < reader->count; i++) fields[i].text = arena_printf(records->arena, "%zu", i);
-    records->names = (struct csv_reader){.fields = fields, .count = reader->count, .record_line = reader->record_line};
-}
-
-static status next_record(void *state, const struct csv_reader **record) {
-    struct records *records = state;
-    bool has_record = true, is_first = records->has_no_header && !records->is_named;
-    if (!records->is_read) TRY(csv_next(&records->reader, &has_record));
-    records->is_read = is_first;
-    records->is_named = true;
-    if (is_first && has_record) name_columns(records);
-    *record = !has_record ? NULL : is_first ? &records->names : &records->reader;
-    return OK;
-}
-
-static status read_table(const char *path, const char *target, const struct csv_config *dialect, bool has_no_header,
+/* Reads the first file of the config as a table of [format]; it is typical. */
+static status read_table(const struct dataset_format *format, const struct dataset_config *config, const char *target,
                          struct arena *arena, struct suggestion *out) {
-    SCOPED_BUFFER char *text = NULL;
-    struct records records = {.arena = arena, .has_no_header = has_no_header};
-    const char *note;
-    status s = csv_open_file(path, dialect, &records.reader, &text, &note);
-    struct record_reader reader = {.path = path,
-                                   .header = "line 1",
-                                   .advice = ", separated by , ; | tabs or blanks",
-                                   .has_lines = true,
-                                   .decimal = csv_decimal_of(&records.reader, dialect),
-                                   .thousands = csv_config_char(dialect->thousands),
-                                   .strip = dialect->strip,
-                                   .state = &records,
-                                   .next = next_record};
-    if (!s) s = suggest_columns(&reader, target, arena, out);
-    csv_free(&records.reader);
+    struct csv *csv;
+    TRY(csv_open_records(format, config, false, &csv));
+    csv->is_whole = true;
+    csv->has_no_header = config->csv.has_no_header;
+    status s = csv_start_file(csv, config, false, 0);
+    if (!s) s = suggest_columns(csv, target, arena, out);
+    out->rows *= csv->part_count;
+    csv_close(&csv->base);
     return s;
 }
 
@@ -741,17 +695,18 @@ static status read_table(const char *path, const char *target, const struct csv_
 static status suggest_csv(const char *path, const char *target, const struct csv_choice *csv, struct arena *arena,
                           struct suggestion *out) {
     uint64_t bytes;
-    struct csv_config dialect = {0};
-    if (csv->dialect) dialect = *csv->dialect;
+    struct dataset_config config = {.path = path};
+    struct csv_config *dialect = &config.csv;
+    if (csv->dialect) *dialect = *csv->dialect;
     TRY(file_check(path, &bytes));
     out->has_no_header = !csv->has_header_key && csv_first_is_row(path, csv->dialect);
-    bool has_no_header = csv->has_header_key ? dialect.has_no_header : out->has_no_header;
+    if (!csv->has_header_key) dialect->has_no_header = out->has_no_header;
     for (bool is_complete = false; !is_complete;) {
-        TRY(read_table(path, target, &dialect, has_no_header, arena, out));
-        bool needs_strip = out->strip && !dialect.strip, needs_thousands = out->thousands && !dialect.thousands;
+        TRY(read_table(&dataset_csv, &config, target, arena, out));
+        bool needs_strip = out->strip && !dialect->strip, needs_thousands = out->thousands && !dialect->thousands;
         is_complete = !needs_strip && !needs_thousands;
-        if (needs_strip) dialect.strip = out->strip;
-        if (needs_thousands) dialect.thousands = arena_printf(arena, "%c", out->thousands);
+        if (needs_strip) dialect->strip = out->strip;
+        if (needs_thousands) dialect->thousands = arena_printf(arena, "%c", out->thousands);
     }
     return OK;
 }
@@ -771,36 +726,12 @@ static void name_tables(const struct string_list *tables, const char *table, str
 }
 
 static status suggest_sqlite(const char *path, const char *target, struct arena *arena, struct suggestion *out) {
-    struct sqlite_rows *rows;
+    struct dataset_config config = {.path = path};
     struct string_list tables;
-    const char *table;
-    TRY(sqlite_rows_open(path, target, arena, &tables, &table, &rows));
-    struct record_reader records = {
-        .path = path, .header = "the table", .advice = "", .decimal = '.', .state = rows, .next = sqlite_rows_next};
-    status s = suggest_columns(&records, target, arena, out);
-    sqlite_rows_close(rows);
-    if (tables.count > 1) name_tables(&tables, table, arena, out);
-    return s;
-}
-
-/* ---- files with typed columns ---- */
-
-static status suggest_frame(const struct dataset_format *format, const char *path, const char *target,
-                            struct arena *arena, struct suggestion *out) {
-    struct frame_records *rows;
-    struct string_list files;
-    TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */
-    TRY(frame_records_open(format, files.items[0], target, &rows));
-    struct record_reader records = {.path = files.items[0],
-                                    .header = "the columns",
-                                    .advice = "",
-                                    .decimal = '.',
-                                    .state = rows,
-                                    .next = frame_records_next};
-    status s = suggest_columns(&records, target, arena, out);
-    out->rows *= files.count;
-    frame_records_close(rows);
-    return s;
+    TRY(sqlite_choose_table(path, target, arena, &tables, &config.table));
+    TRY(read_table(&dataset_sqlite, &config, target, arena, out));
+    if (tables.count > 1) name_tables(&tables, config.table, arena, out);
+    return OK;
 }
 
 /* ---- other formats ---- */
@@ -888,17 +819,31 @@ static int compare_sizes(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* [records]: a line for each image. */
-static void read_sizes(const struct archive *archive, char *records, struct image_sizes *out) {
-    size_t lines = 0, line = 0;
-    for (const char *c = records; *c; c++) lines += *c == '\n';
-    size_t step = lines / MAX_HEADERS + 1;
-    for (char *c = records, *end; *c && (end = strchr(c, '\n')); c = end + 1, line++) {
+/* *names: of all images, and "file" before them. */
+static status list_images(const struct dataset_config *config, struct arena *arena, struct string_list *names) {
+    struct csv *csv;
+    size_t capacity = 0;
+    bool has_record = false;
+    TRY(csv_open_records(&dataset_images, config, false, &csv));
+    status s = csv_start_file(csv, config, false, 0);
+    if (!s) s = csv->input->next(csv, &has_record);
+    while (!s && has_record) {
+        s = array_grow(&names->items, &capacity, names->count + 1, sizeof *names->items, "the images");
+        if (s) break;
+        names->items[names->count++] = arena_copy(arena, csv->reader.fields[0].text);
+        s = csv->input->next(csv, &has_record);
+    }
+    csv_close(&csv->base);
+    return s;
+}
+
+/* [names]: as of list_images. */
+static void read_sizes(const struct archive *archive, const struct string_list *names, struct image_sizes *out) {
+    size_t step = names->count / MAX_HEADERS + 1;
+    for (size_t i = step == 1 ? 1 : step - 1; i < names->count && out->count < MAX_HEADERS; i += step) {
         struct image_header header;
         bool found;
-        if (line == 0 || line % step != step - 1 || *c == '"' || out->count == MAX_HEADERS) continue;
-        *end = 0;
-        status s = image_header_read(&(struct image_place){archive, c}, &header, &found);
+        status s = image_header_read(&(struct image_place){archive, names->items[i]}, &header, &found);
         if (s || !found) {
             status_free(s);
             continue;
@@ -912,11 +857,13 @@ static void read_sizes(const struct archive *archive, char *records, struct imag
 /* The size of all images, if it is the same and not large; else the median, if it is small. */
 static void choose_image_size(const struct dataset_config *config, struct suggestion *out) {
     struct image_sizes sizes = {0};
-    SCOPED_TEXT records = {0};
+    SCOPED_ARENA arena = arena_create();
+    struct string_list names = {0};
     struct archive *archive = NULL;
-    status s = dataset_images.add_records(config, false, &records);
+    status s = list_images(config, arena, &names);
     if (!s) s = archive_open(config->path, &archive);
-    if (!s && records.data) read_sizes(archive, records.data, &sizes);
+    if (!s) read_sizes(archive, &names, &sizes);
+    free(names.items);
     archive_close(archive);
     status_free(s); /* reported when the dataset is opened */
     out->image_channels = sizes.count > 0 && sizes.grey == sizes.count ? 1 : 3;
@@ -1014,7 +961,9 @@ status suggest(const char *path, const char *target, const struct csv_choice *cs
     }
     out->format = format->name;
     if (format == &dataset_sqlite) return suggest_sqlite(path, target, arena, out);
-    if (frame_is_format(format)) return suggest_frame(format, path, target, arena, out);
+    if (frame_is_format(format))
+        return read_table(format, &(struct dataset_config){.path = path, .targets = {&target, target != NULL}}, target,
+                          arena, out);
     if (format != &dataset_csv) return suggest_rows(path, target, arena, out);
     struct string_list files;
     TRY(file_pattern_expand(path, arena, &files)); /* the first file is typical */

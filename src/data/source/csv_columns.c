@@ -538,7 +538,7 @@ status csv_find_files(struct csv *csv, const struct dataset_config *config, bool
     struct string_list files = {&csv->path, 1};
     const struct string_list *others = dataset_others(config, is_validation);
     if (csv->base.format != &dataset_cells) TRY(file_list_expand(csv->path, others, csv->arena, &files));
-    if (csv->records && files.count > 1 && !csv->input->reads_many)
+    if (files.count > 1 && !csv->input->reads_many)
         return files_are_too_many(csv->path, others, files.count, csv->base.format->name);
     csv->parts = arena_alloc(csv->arena, files.count * sizeof *csv->parts);
     csv->part_count = files.count;
@@ -608,14 +608,18 @@ static status match_columns(struct csv *csv) {
     return match_fields(csv, sorted);
 }
 
-/* Starts file csv->part; its first row is the current record then. */
-static status start_file(struct csv *csv, const struct dataset_config *config, bool *has_record) {
-    const bool is_validation = false; /* matters only to formats with one file */
-    struct csv_part *part = &csv->parts[csv->part];
-    part->first_row = csv->base.rows;
-    csv->path = part->path;
+status csv_start_file(struct csv *csv, const struct dataset_config *config, bool is_validation, size_t part) {
+    csv->part = part;
+    csv->parts[part].first_row = csv->base.rows;
+    csv->path = csv->parts[part].path;
     csv_free(&csv->reader);
-    TRY(csv->input->start(csv, config, is_validation));
+    return csv->input->start(csv, config, is_validation);
+}
+
+/* Starts the next file; its first row is the current record then. */
+static status start_next(struct csv *csv, const struct dataset_config *config, bool *has_record) {
+    const bool is_validation = false; /* matters only to formats with one file */
+    TRY(csv_start_file(csv, config, is_validation, csv->part + 1));
     TRY(csv->input->next(csv, has_record));
     if (csv->has_no_header) return OK;
     if (!*has_record) return status_data("%s: the file is empty", csv->path);
@@ -625,10 +629,7 @@ static status start_file(struct csv *csv, const struct dataset_config *config, b
 
 status csv_next_file(struct csv *csv, const struct dataset_config *config, bool *has_record) {
     *has_record = false;
-    while (!*has_record && csv->part + 1 < csv->part_count) {
-        csv->part++;
-        TRY(start_file(csv, config, has_record));
-    }
+    while (!*has_record && csv->part + 1 < csv->part_count) TRY(start_next(csv, config, has_record));
     return OK;
 }
 

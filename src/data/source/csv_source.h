@@ -43,13 +43,16 @@ struct csv_number {
 struct csv_order;
 struct row_filter;
 
-/* Records of another kind of file, which is read as a CSV file is. */
+/* The records of a kind of file, which is read as a CSV file is. */
 struct csv_input {
-    const char *unit; /* of lines (rows): "line" */
-    bool reads_many;  /* start may be called for each of several files, csv->path */
+    const char *unit;   /* of lines (rows): "line" */
+    const char *header; /* where the names of the columns are: "line 1" */
+    bool reads_many;    /* start may be called for each of several files, csv->path */
+    size_t state_bytes; /* of csv->records, which are 0 at first */
     status (*start)(struct csv *csv, const struct dataset_config *config, bool is_validation);
     /* The next record, the names of the columns first: csv->reader.fields (count) and record_line. Its texts stay until
-     * the next call. A number needs no text if csv_takes_number: csv->numbers of its column is set instead. */
+     * the next call. Without csv->roles it has the texts of all columns. A number needs no text if csv_takes_number:
+     * csv->numbers of its column is set instead. */
     status (*next)(struct csv *csv, bool *has_record);
     /* Why the file's column [name] is no column of the table, a clause; NULL: it is one, or the file does not have it.
      * May be NULL. */
@@ -88,7 +91,7 @@ struct csv {
     struct csv_reader reader;
     bool is_whole;                 /* files are read as a whole, because one is not UTF-8 */
     const struct csv_input *input; /* how records are read */
-    void *records;                 /* of another kind of file; owned by [input] */
+    void *records;                 /* the state of [input]; NULL: it has none */
     char decimal;                  /* '.' or ','; 0: not known yet, or as csv_decimal leaves it */
     char thousands;                /* 0: none */
     const char *strip;             /* of csv_strip */
@@ -151,10 +154,17 @@ struct csv {
     struct bad_rows bad;
 };
 
-/* Opens a source of [format] with records of [input]; [records] is owned by it then, also after a failure. */
-status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
-                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
-                struct source **out);
+/* dataset_format.open of a format with records. */
+status csv_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                bool wants_classes, const struct source *train, struct source **out);
+
+/* The files of a format with records, for csv_start_file, then input->next, of all columns; base.rows is the number of
+ * rows before the current one, which the caller counts. For csv_close. */
+status csv_open_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
+                        struct csv **out);
+
+/* Starts file [part]; its first record is the next one. */
+status csv_start_file(struct csv *csv, const struct dataset_config *config, bool is_validation, size_t part);
 
 /* The functions of a format whose source is a struct csv. */
 status csv_read_rows(struct source *source, size_t first, size_t count, double *inputs, double *targets);

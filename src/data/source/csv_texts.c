@@ -1,15 +1,13 @@
-/* The files stay in memory; a pointer for each field. */
+/* The texts of all fields stay in memory, one after another. */
 #include "data/source/csv_texts.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/scoped.h"
-#include "data/files/files.h"
-#include "data/source/source.h"
+#include "data/source/column_view.h"
+#include "data/source/csv_source.h"
 
 struct text_part {
-    char *text;              /* the file */
     size_t first, records;   /* in [fields]; all of its records, also the header */
     size_t width, first_row; /* fields of a record; row number of its first row */
     size_t *at;              /* (columns) the field of each column of the first file; SIZE_MAX: none */
@@ -20,39 +18,47 @@ struct csv_texts {
     struct string_list names;
     struct text_part *parts; /* (part_count) */
     size_t part_count;
-    const char **fields; /* (capacity): record by record */
+    size_t *fields; /* (count): record by record, where the text begins in [texts] */
     size_t count, capacity;
+    char *texts; /* (length): NUL-terminated */
+    size_t length, text_capacity;
     bool has_headers, is_ragged; /* is_ragged: a record may have another number of fields than the header */
 };
 
-static status add_fields(struct csv_texts *t, const struct csv_reader *reader, size_t width) {
-    TRY(array_grow(&t->fields, &t->capacity, t->count + width, sizeof *t->fields, reader->path));
-    for (size_t i = 0; i < width; i++) t->fields[t->count++] = i < reader->count ? reader->fields[i].text : "";
+static const char *text_at(const struct csv_texts *t, size_t field) { return t->texts + t->fields[field]; }
+
+static status add_field(struct csv_texts *t, const char *path, const char *text) {
+    size_t bytes = strlen(text) + 1;
+    TRY(array_grow(&t->fields, &t->capacity, t->count + 1, sizeof *t->fields, path));
+    TRY(array_grow(&t->texts, &t->text_capacity, t->length + bytes, 1, path));
+    t->fields[t->count++] = t->length;
+    memcpy(t->texts + t->length, text, bytes);
+    t->length += bytes;
     return OK;
 }
 
-static status read_records(struct csv_texts *t, struct text_part *part, struct csv_reader *reader) {
+/* Fields that a record does not have, and blobs, are "". */
+static status add_fields(struct csv_texts *t, const struct csv_reader *reader, size_t width) {
+    for (size_t i = 0; i < width; i++) {
+        const char *text = i < reader->count ? reader->fields[i].text : "";
+        TRY(add_field(t, reader->path, text == suggest_blob ? "" : text));
+    }
+    return OK;
+}
+
+static status read_records(struct csv_texts *t, struct csv *csv, struct text_part *part) {
+    const struct csv_reader *reader = &csv->reader;
     part->first = t->count;
     for (bool has_record;;) {
-        TRY(csv_next(reader, &has_record));
+        TRY(csv->input->next(csv, &has_record));
         if (!has_record) return OK;
         if (part->records == 0) part->width = reader->count;
         if (reader->count != part->width && !t->is_ragged)
             return status_data("%s:line %zu: there are %zu fields, but the first line has %zu", reader->path,
                                reader->record_line, reader->count, part->width);
         TRY(add_fields(t, reader, part->width));
-        part->records++;
+        csv->base.rows += part->records++ > 0;
     }
-}
-
-static status read_part(struct csv_texts *t, const char *path, const struct csv_config *dialect,
-                        struct text_part *part) {
-    struct csv_reader reader = {0};
-    const char *note;
-    status s = csv_open_file(path, dialect, &reader, &part->text, &note);
-    if (!s) s = read_records(t, part, &reader);
-    csv_free(&reader);
-    return s;
 }
 
 /* ---- columns ---- */
@@ -61,7 +67,7 @@ static void name_columns(struct csv_texts *t) {
     const struct text_part *first = &t->parts[0];
     t->names = (struct string_list){arena_alloc(t->arena, (first->width + 1) * sizeof *t->names.items), first->width};
     for (size_t i = 0; i < first->width; i++)
-        t->names.items[i] = t->has_headers ? t->fields[first->first + i] : arena_printf(t->arena, "column_%zu", i + 1);
+        t->names.items[i] = t->has_headers ? text_at(t, first->first + i) : arena_printf(t->arena, "column_%zu", i + 1);
 }
 
 static void match_columns(struct csv_texts *t, struct text_part *part) {
@@ -69,7 +75,7 @@ static void match_columns(struct csv_texts *t, struct text_part *part) {
     for (size_t i = 0; i < t->names.count; i++) {
         part->at[i] = t->has_headers || i >= part->width ? SIZE_MAX : i;
         for (size_t k = 0; k < part->width && part->at[i] == SIZE_MAX; k++)
-            if (strcmp(t->names.items[i], t->fields[part->first + k]) == 0) part->at[i] = k;
+            if (strcmp(t->names.items[i], text_at(t, part->first + k)) == 0) part->at[i] = k;
     }
 }
 
@@ -89,50 +95,46 @@ static status find_columns(struct csv_texts *t, const char *path, size_t rows) {
     return OK;
 }
 
-static status open_texts(const char *path, const struct string_list *others, const struct csv_config *dialect,
-                         size_t rows, bool is_ragged, struct csv_texts **out) {
-    struct csv_texts *t = calloc(1, sizeof *t);
-    struct string_list files = {0};
-    *out = NULL;
-    if (!t) return status_memory("the texts of %s", path);
-    t->is_ragged = is_ragged;
-    t->arena = arena_create();
-    status s = file_list_expand(path, others, t->arena, &files);
-    t->parts = arena_alloc(t->arena, (files.count + 1) * sizeof *t->parts);
-    for (; !s && t->part_count < files.count; t->part_count++)
-        s = read_part(t, files.items[t->part_count], dialect, &t->parts[t->part_count]);
-    if (!s) s = find_columns(t, path, rows);
-    if (s) csv_texts_close(t);
-    if (!s) *out = t;
-    return s;
+/* ---- files ---- */
+
+static status read_parts(struct csv_texts *t, struct csv *csv, const struct dataset_config *config,
+                         bool is_validation) {
+    t->parts = arena_alloc(t->arena, (csv->part_count + 1) * sizeof *t->parts);
+    t->part_count = csv->part_count;
+    for (size_t i = 0; i < t->part_count; i++) {
+        TRY(csv_start_file(csv, config, is_validation, i));
+        TRY(read_records(t, csv, &t->parts[i]));
+    }
+    return OK;
 }
 
-/* Reads records that are in memory: text. */
-static status read_text(struct csv_texts *t, const char *path, const struct text *text, size_t rows) {
-    struct csv_reader reader;
-    t->parts = arena_alloc(t->arena, 2 * sizeof *t->parts);
-    t->part_count = 1;
-    TRY(rows_alloc(text->length + CSV_PADDING, 1, path, &t->parts[0].text));
-    memcpy(t->parts[0].text, text_string(text), text->length);
-    TRY(csv_start(&reader, path, t->parts[0].text, text->length));
-    status s = read_records(t, &t->parts[0], &reader);
-    csv_free(&reader);
-    return s ? s : find_columns(t, path, rows);
+/* *is_whole: files of CSV are read as a whole; else whether they must be, after a failure. */
+static status read_files(struct csv_texts *t, const struct dataset_config *config, bool is_validation, bool *is_whole) {
+    const char *path = is_validation ? config->validation.path : config->path;
+    struct csv *csv;
+    t->count = t->length = 0;
+    TRY(csv_open_records(dataset_format_of(config, path), config, is_validation, &csv));
+    csv->is_whole = *is_whole;
+    status s = read_parts(t, csv, config, is_validation);
+    *is_whole = csv->reader.is_not_utf8;
+    csv_close(&csv->base);
+    return s;
 }
 
 status csv_texts_of(const struct dataset_config *config, bool is_validation, size_t rows, struct csv_texts **out) {
     const char *path = is_validation ? config->validation.path : config->path;
-    const struct dataset_format *format = dataset_format_of(config, path);
-    SCOPED_TEXT text = {0};
-    if (!format || !format->add_records)
-        return open_texts(path, dataset_others(config, is_validation), &config->csv, rows,
-                          config->request.skips_bad_rows, out);
     struct csv_texts *t = calloc(1, sizeof *t);
+    bool is_whole = false;
     *out = NULL;
     if (!t) return status_memory("the texts of %s", path);
+    t->is_ragged = config->request.skips_bad_rows;
     t->arena = arena_create();
-    status s = format->add_records(config, is_validation, &text);
-    if (!s) s = read_text(t, path, &text, rows);
+    status s = read_files(t, config, is_validation, &is_whole);
+    if (s && is_whole) {
+        status_free(s);
+        s = read_files(t, config, is_validation, &is_whole);
+    }
+    if (!s) s = find_columns(t, path, rows);
     if (s) csv_texts_close(t);
     if (!s) *out = t;
     return s;
@@ -140,8 +142,8 @@ status csv_texts_of(const struct dataset_config *config, bool is_validation, siz
 
 void csv_texts_close(struct csv_texts *texts) {
     if (!texts) return;
-    for (size_t i = 0; i < texts->part_count; i++) buffer_free(texts->parts[i].text);
     free(texts->fields);
+    free(texts->texts);
     arena_destroy(texts->arena);
     free(texts);
 }
@@ -154,5 +156,5 @@ const char *csv_texts_field(const struct csv_texts *texts, size_t row, size_t co
     const struct text_part *part = &texts->parts[texts->part_count - 1];
     while (part > texts->parts && part->first_row > row) part--;
     size_t record = row - part->first_row + texts->has_headers;
-    return part->at[column] == SIZE_MAX ? "" : texts->fields[part->first + record * part->width + part->at[column]];
+    return part->at[column] == SIZE_MAX ? "" : text_at(texts, part->first + record * part->width + part->at[column]);
 }

@@ -1,4 +1,4 @@
-/* csv_texts: the fields of CSV files as texts, for commands that copy rows beside their results. */
+/* csv_texts: the fields of a table as texts, for commands that copy rows beside their results. */
 #pragma once
 
 #include "base/schema/schema.h"
@@ -9,7 +9,7 @@
 struct csv_texts;
 struct dataset_config;
 
-/* Reads the rows of a dataset of CSV files or of a format with add_records, with those that are left out: [rows];
+/* Reads the rows of a dataset that dataset_has_texts, with those that are left out: [rows];
  * [is_validation]: of its validation files. With one record more than rows for each file the first ones are headers,
  * and the columns are those of the first file, found by name in the others; else there are no headers, and the names
  * are column_1, column_2, ... STATUS_DATA when there is another number of rows or a file is damaged. Of rows with

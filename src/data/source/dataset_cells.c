@@ -56,20 +56,19 @@ static status next_record(struct csv *csv, bool *has_record) {
     return OK;
 }
 
-static void close_records(struct csv *csv) { free(csv->records); }
-
 static status open_cells(const struct dataset_config *config, const char *path, bool wants_classes,
                          const struct source *train, struct source **out) {
-    static const struct csv_input input = {.unit = "row", .start = start, .next = next_record, .close = close_records};
-    struct records *records = calloc(1, sizeof *records);
     (void)path;
-    if (!records) return status_memory("a table");
-    return csv_open(&dataset_cells, &input, records, config, "table", wants_classes, train, out);
+    return csv_open(&dataset_cells, config, "table", wants_classes, train, out);
 }
+
+static const struct csv_input input = {
+    .unit = "row", .state_bytes = sizeof(struct records), .start = start, .next = next_record};
 
 const struct dataset_format dataset_cells = {.name = "cells",
                                              .reads_patterns = true,
                                              .open = open_cells,
+                                             .records = &input,
                                              .read = csv_read_rows,
                                              .read_column = csv_read_column,
                                              .describe = csv_describe,

@@ -1149,8 +1149,7 @@ static status open_all(struct csv *csv, const struct dataset_config *config, boo
                        const struct csv *train, bool is_validation) {
     const char *path = csv->path;
     TRY(csv_find_files(csv, config, is_validation));
-    csv->path = csv->parts[0].path;
-    TRY(csv->input->start(csv, config, is_validation));
+    TRY(csv_start_file(csv, config, is_validation, 0));
     if (train && csv->decimal == 0 && !csv_is_undecided(train->decimal)) csv->decimal = train->decimal;
     TRY(csv_read_header(csv, config, train));
     csv->are_targets_inputs =
@@ -1185,6 +1184,7 @@ void csv_close(struct source *source) {
     struct csv *csv = (struct csv *)source;
     for (size_t i = 0; csv->builders && i < csv->base.input_size; i++) column_builder_free(&csv->builders[i]);
     if (csv->input->close) csv->input->close(csv);
+    free(csv->records);
     csv_free(&csv->reader);
     for (size_t i = 0; i < csv->part_count; i++) buffer_free(csv->parts[i].text);
     for (size_t i = 0; csv->maps && i < values_of(csv); i++) free(csv->maps[i]);
@@ -1198,20 +1198,42 @@ void csv_close(struct source *source) {
     free(csv);
 }
 
-static status open_source(const struct dataset_format *format, const struct csv_input *input, void *records,
-                          const struct dataset_config *config, const char *path, bool wants_classes,
-                          const struct source *train, bool *is_whole, struct source **out) {
+static status create(const struct dataset_format *format, const char *path, struct csv **out) {
+    const struct csv_input *input = format->records;
     struct csv *csv = calloc(1, sizeof *csv);
-    if (!csv) return status_memory("a dataset");
+    void *records = input->state_bytes ? calloc(1, input->state_bytes) : NULL;
+    if (!csv || (input->state_bytes && !records)) {
+        free(csv);
+        free(records);
+        return status_memory("a dataset");
+    }
     csv->base.format = format;
     csv->base.is_small = true;
     csv->input = input;
     csv->records = records;
     csv->decimal = '.';
     csv->weight_column = csv->group_column = NOT_USED;
-    csv->is_whole = *is_whole;
     csv->arena = csv->labels.arena = csv->groups.arena = arena_create();
     csv->path = arena_copy(csv->arena, path);
+    *out = csv;
+    return OK;
+}
+
+status csv_open_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
+                        struct csv **out) {
+    struct csv *csv = NULL;
+    TRY(create(format, is_validation ? config->validation.path : config->path, &csv));
+    status s = csv_find_files(csv, config, is_validation);
+    if (s) csv_close(&csv->base);
+    if (!s) *out = csv;
+    return s;
+}
+
+static status open_source(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                          bool wants_classes, const struct source *train, bool *is_whole, struct source **out) {
+    struct csv *csv = NULL;
+    TRY(create(format, path, &csv));
+    csv->is_whole = *is_whole;
     bool is_table = train && train->format == format;
     status s = open_all(csv, config, wants_classes, is_table ? (const struct csv *)train : NULL, train != NULL);
     *is_whole = csv->reader.is_not_utf8;
@@ -1220,14 +1242,13 @@ static status open_source(const struct dataset_format *format, const struct csv_
     return s;
 }
 
-status csv_open(const struct dataset_format *format, const struct csv_input *input, void *records,
-                const struct dataset_config *config, const char *path, bool wants_classes, const struct source *train,
-                struct source **out) {
+status csv_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
+                bool wants_classes, const struct source *train, struct source **out) {
     bool is_whole = false;
-    status s = open_source(format, input, records, config, path, wants_classes, train, &is_whole, out);
+    status s = open_source(format, config, path, wants_classes, train, &is_whole, out);
     if (!s || !is_whole) return s;
     status_free(s); /* a file is not UTF-8: its encoding is recognised by all of it */
-    return open_source(format, input, NULL, config, path, wants_classes, train, &is_whole, out);
+    return open_source(format, config, path, wants_classes, train, &is_whole, out);
 }
 
 static status start_file(struct csv *csv, const struct dataset_config *config, bool is_validation) {
@@ -1239,8 +1260,7 @@ static status next_record(struct csv *csv, bool *has_record) { return csv_next(&
 
 static status open_csv(const struct dataset_config *config, const char *path, bool wants_classes,
                        const struct source *train, struct source **out) {
-    static const struct csv_input input = {.unit = "line", .start = start_file, .next = next_record};
-    return csv_open(&dataset_csv, &input, NULL, config, path, wants_classes, train, out);
+    return csv_open(&dataset_csv, config, path, wants_classes, train, out);
 }
 
 static void copy_values(const double *values, double *const *maps, size_t count, double *out) {
@@ -1311,12 +1331,15 @@ struct column_list csv_columns(const struct source *source, struct arena *arena)
     return list;
 }
 
+static const struct csv_input input = {
+    .unit = "line", .header = "line 1", .reads_many = true, .start = start_file, .next = next_record};
 static const char *const extensions[] = {".csv", ".tsv", ".csv.gz", ".tsv.gz", ".data", NULL};
 const struct dataset_format dataset_csv = {.name = "csv",
                                            .keys = KEYS_OF_NAMES | KEY_COLUMNS | KEY_CSV,
                                            .extensions = extensions,
                                            .reads_patterns = true,
                                            .open = open_csv,
+                                           .records = &input,
                                            .inspect = csv_inspect,
                                            CSV_FUNCTIONS,
                                            .pytorch = "read_csv({path}, {inputs}, {targets}{csv})"};

@@ -13,6 +13,7 @@
 #include "base/utf8.h"
 #include "data/csv/csv.h"
 #include "data/images/image.h"
+#include "data/source/csv_source.h"
 #include "data/source/first_look.h"
 #include "data/source/source.h"
 
@@ -806,27 +807,42 @@ static struct column_list columns_of(const struct source *source, struct arena *
 }
 
 /* One column: the files, in the order of the rows. */
-static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
-    struct images images = {.arena = arena_create()};
+static status start_records(struct csv *csv, const struct dataset_config *config, bool is_validation) {
+    struct images *images = csv->records;
     struct dataset_config names = *config; /* of the files only */
     names.request.without_targets = true;
     const char *labels = image_labels_path(config, is_validation);
-    status s = open_path(&images, is_validation ? config->validation.path : config->path);
-    if (!s && labels) s = image_labels_open(&names, labels, true, NULL, &images.labels);
+    images->arena = csv->arena;
+    TRY(open_path(images, csv->path));
+    if (labels) TRY(image_labels_open(&names, labels, true, NULL, &images->labels));
     bool without_classes = config->request.without_targets || config->image.masks;
-    if (!s) s = find_files(&images, without_classes, &(const struct string_list){0});
-    text_add(out, "file\n");
-    for (size_t i = 0; !s && i < images.base.rows; i++) {
-        const struct image_file *file = &images.files[i];
-        csv_add_field(out, arena_printf(images.arena, "%s/%s", file->folder, file->name));
-        text_add(out, "\n");
-    }
-    if (images.labels) images.labels->format->close(images.labels);
-    archive_close(images.archive);
-    free(images.files);
-    arena_destroy(images.arena);
-    return s;
+    TRY(find_files(images, without_classes, &(const struct string_list){0}));
+    return csv_make_fields(&csv->reader, csv->path, 1);
 }
+
+static status next_record(struct csv *csv, bool *has_record) {
+    const struct images *images = csv->records;
+    size_t at = csv->reader.record_line++; /* 0: the name of the column; then row + 1 */
+    *has_record = at <= images->base.rows;
+    if (at == 0) csv->reader.fields[0].text = "file";
+    if (at == 0 || !*has_record) return OK;
+    const struct image_file *file = &images->files[at - 1];
+    csv->reader.fields[0].text = arena_printf(csv->arena, "%s/%s", file->folder, file->name);
+    return OK;
+}
+
+static void close_records(struct csv *csv) {
+    struct images *images = csv->records;
+    if (images->labels) images->labels->format->close(images->labels);
+    archive_close(images->archive);
+    free(images->files);
+}
+
+static const struct csv_input image_records = {.unit = "row",
+                                               .state_bytes = sizeof(struct images),
+                                               .start = start_records,
+                                               .next = next_record,
+                                               .close = close_records};
 
 /* ---- inspect ---- */
 
@@ -895,6 +911,6 @@ const struct dataset_format dataset_images = {.name = "images",
                                               .columns = columns_of,
                                               .describe = describe_images,
                                               .close = close_images,
-                                              .add_records = add_records,
+                                              .records = &image_records,
                                               .inspect = inspect,
                                               .pytorch = "{images}"};

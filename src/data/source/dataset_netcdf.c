@@ -854,11 +854,7 @@ const struct frame_reader netcdf_reader = {
 
 static status open_netcdf(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
-    return frame_open(&dataset_netcdf, config, path, wants_classes, train, out);
-}
-
-static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
-    return frame_add_records(&dataset_netcdf, config, is_validation, out);
+    return csv_open(&dataset_netcdf, config, path, wants_classes, train, out);
 }
 
 static status inspect(const char *path, struct text *out) { return frame_inspect(&dataset_netcdf, path, out); }
@@ -870,5 +866,5 @@ const struct dataset_format dataset_netcdf = {.name = "netcdf",
                                               .reads_patterns = true,
                                               .open = open_netcdf,
                                               CSV_FUNCTIONS,
-                                              .add_records = add_records,
+                                              .records = &frame_input,
                                               .inspect = inspect};

@@ -299,7 +299,7 @@ static status bad_value(const struct csv *csv, size_t column, const char *what) 
                        csv_printable(csv, csv->names[column]), what);
 }
 
-/* The value of a column that is used, as text. */
+/* The value of a column that is used, or of any without csv->roles, as text. */
 static status read_value(struct csv *csv, size_t column, const char **text) {
     struct records *records = csv->records;
     sqlite3_stmt *statement = records->statement;
@@ -314,7 +314,8 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
             return OK;
         }
     }
-    if (type == SQLITE_BLOB) return bad_value(csv, column, "a blob is not a number or text");
+    if (type == SQLITE_BLOB && !csv->roles) *text = suggest_blob;
+    if (type == SQLITE_BLOB) return csv->roles ? bad_value(csv, column, "a blob is not a number or text") : OK;
     if (type == SQLITE_FLOAT)
         csv_format_real(csv, column, sqlite3_column_double(statement, at), records->numbers[column]);
     if (type == SQLITE_INTEGER)
@@ -326,7 +327,7 @@ static status read_value(struct csv *csv, size_t column, const char **text) {
     const char *value = (const char *)sqlite3_column_text(statement, at);
     size_t bytes = (size_t)sqlite3_column_bytes(statement, at);
     if (!value) return status_memory("a text of %s", csv->path);
-    if (strlen(value) != bytes) return bad_value(csv, column, "the text contains a NUL character");
+    if (strlen(value) != bytes && csv->roles) return bad_value(csv, column, "the text contains a NUL character");
     *text = value;
     return add_bytes(csv, records, (double)bytes);
 }
@@ -359,8 +360,8 @@ static status next_record(struct csv *csv, bool *has_record) {
     if (result != SQLITE_ROW && result != SQLITE_DONE) return failure(csv, records);
     csv->reader.record_line = csv->base.rows + csv->base.left_out_count;
     if (*has_record) TRY(add_bytes(csv, records, 8.0 * (double)csv->reader.count));
-    for (size_t i = 0; *has_record && i < csv->n_own; i++)
-        if (csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered)
+    for (size_t i = 0; *has_record && i < csv->reader.count; i++)
+        if (!csv->roles || csv->roles[i].at != NOT_USED || csv->roles[i].is_filtered)
             TRY(read_value(csv, i, &csv->reader.fields[i].text));
         else if (csv->roles[i].may_be_date)
             csv->reader.fields[i].text = text_of(csv, i);
@@ -371,105 +372,48 @@ static void close_records(struct csv *csv) {
     struct records *records = csv->records;
     sqlite3_finalize(records->statement);
     sqlite3_close(records->database);
-    free(records);
 }
 
-static const struct csv_input input = {
-    .unit = "row", .start = start_query, .next = next_record, .close = close_records};
+static const struct csv_input input = {.unit = "row",
+                                       .header = "the table",
+                                       .state_bytes = sizeof(struct records),
+                                       .start = start_query,
+                                       .next = next_record,
+                                       .close = close_records};
 
 static status open_sqlite(const struct dataset_config *config, const char *path, bool wants_classes,
                           const struct source *train, struct source **out) {
-    struct records *records = calloc(1, sizeof *records);
-    if (!records) return status_memory("a dataset");
-    return csv_open(&dataset_sqlite, &input, records, config, path, wants_classes, train, out);
-}
-
-/* ---- all columns as CSV ---- */
-
-static status add_cell(const struct csv *csv, int column, struct text *out) {
-    sqlite3_stmt *statement = ((struct records *)csv->records)->statement;
-    int type = sqlite3_column_type(statement, column);
-    size_t start = out->length;
-    if (column > 0) text_add(out, ",");
-    if (type == SQLITE_FLOAT)
-        text_add_double(out, sqlite3_column_double(statement, column));
-    else if (type == SQLITE_INTEGER)
-        text_printf(out, "%lld", (long long)sqlite3_column_int64(statement, column));
-    else if (type == SQLITE_TEXT) {
-        const char *value = (const char *)sqlite3_column_text(statement, column);
-        if (!value) return status_memory("a text of %s", csv->path);
-        csv_add_field(out, value);
-    }
-    bool is_empty_line = out->length == start && sqlite3_column_count(statement) == 1;
-    if (is_empty_line) text_add(out, "\"\""); /* an empty line would be none */
-    return OK;
-}
-
-static status add_rows(struct csv *csv, const struct dataset_config *config, bool is_validation, struct text *out) {
-    struct records *records = csv->records;
-    TRY(start_query(csv, config, is_validation));
-    int columns = sqlite3_column_count(records->statement), result;
-    for (int i = 0; i < columns; i++) {
-        const char *name = sqlite3_column_name(records->statement, i);
-        if (i > 0) text_add(out, ",");
-        csv_add_field(out, name ? name : "");
-    }
-    text_add(out, "\n");
-    while ((result = step(records)) == SQLITE_ROW) {
-        size_t start = out->length;
-        for (int i = 0; i < columns; i++) TRY(add_cell(csv, i, out));
-        text_add(out, "\n");
-        TRY(add_bytes(csv, records, (double)(out->length - start)));
-    }
-    return result == SQLITE_DONE ? OK : failure(csv, records);
-}
-
-static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
-    struct records *records = calloc(1, sizeof *records);
-    if (!records) return status_memory("a table");
-    struct csv csv = {
-        .arena = arena_create(), .path = is_validation ? config->validation.path : config->path, .records = records};
-    status s = add_rows(&csv, config, is_validation, out);
-    close_records(&csv);
-    csv_free(&csv.reader);
-    arena_destroy(csv.arena);
-    return s;
+    return csv_open(&dataset_sqlite, config, path, wants_classes, train, out);
 }
 
 /* ---- init ---- */
 
-struct sqlite_rows {
-    struct csv csv;
-    struct records records;
-    int columns;
-};
-
 /* Whether the table has a column [target], or any, with [target] NULL; *rows: how many it has. */
-static status look_at_table(struct sqlite_rows *r, const char *table, const char *target, bool *has_target,
+static status look_at_table(const struct csv *csv, const char *table, const char *target, bool *has_target,
                             int64_t *rows) {
-    struct records *records = &r->records;
-    const char *name = quoted(table, r->csv.arena);
-    TRY(prepare(&r->csv, records, arena_printf(r->csv.arena, "select * from \"%s\"", name)));
+    struct records *records = csv->records;
+    const char *name = quoted(table, csv->arena);
+    TRY(prepare(csv, records, arena_printf(csv->arena, "select * from \"%s\"", name)));
     *has_target = !target;
     for (int i = 0; target && i < sqlite3_column_count(records->statement); i++)
         *has_target = *has_target || strcmp(sqlite3_column_name(records->statement, i), target) == 0;
     end_statement(records);
-    TRY(count_rows(&r->csv, records, name, rows));
+    TRY(count_rows(csv, records, name, rows));
     if (*rows < 0) *rows = 0; /* others are preferred */
     return OK;
 }
 
 /* The table with the most rows among those that have the target. A table that cannot be read, such as a view of one
  * that was removed, is none of them. */
-static status choose_table(struct sqlite_rows *r, const struct string_list *tables, const char *target,
+static status choose_table(const struct csv *csv, const struct string_list *tables, const char *target,
                            const char **table) {
     int64_t max = -1;
     status failure = OK;
     for (size_t i = 0; i < tables->count; i++) {
         bool has_target = false;
         int64_t rows = 0;
-        status s = look_at_table(r, tables->items[i], target, &has_target, &rows);
-        if (s && !is_unreadable(&r->records)) return status_first(failure, s);
+        status s = look_at_table(csv, tables->items[i], target, &has_target, &rows);
+        if (s && !is_unreadable(csv->records)) return status_first(failure, s);
         if (s) failure = status_first(failure, s);
         if (s || !has_target || rows <= max) continue;
         max = rows;
@@ -479,61 +423,22 @@ static status choose_table(struct sqlite_rows *r, const struct string_list *tabl
         if (*table) status_free(failure);
         return *table ? OK : failure;
     }
-    return status_usage("--target: no table of %s has a column '%s'", r->csv.path,
-                        csv_printable(&r->csv, target ? target : ""));
+    return status_usage("--target: no table of %s has a column '%s'", csv->path,
+                        csv_printable(csv, target ? target : ""));
 }
 
-static status start_rows(struct sqlite_rows *r, const char *target, struct string_list *tables, const char **table) {
+status sqlite_choose_table(const char *path, const char *target, struct arena *arena, struct string_list *tables,
+                           const char **table) {
+    struct records records = {0};
+    struct csv csv = {.arena = arena, .path = path, .records = &records};
     *table = NULL;
-    TRY(open_database(&r->csv, &r->records));
-    TRY(list_tables(&r->csv, &r->records, tables));
-    if (tables->count == 0) return find_table(&r->csv, &r->records, table); /* says that there is none */
-    if (tables->count == 1) *table = tables->items[0];
-    if (!*table) TRY(choose_table(r, tables, target, table));
-    struct dataset_config config = {.table = *table};
-    sqlite3_close(r->records.database);
-    r->records.database = NULL;
-    return start_query(&r->csv, &config, false);
-}
-
-status sqlite_rows_open(const char *path, const char *target, struct arena *arena, struct string_list *tables,
-                        const char **table, struct sqlite_rows **out) {
-    struct sqlite_rows *r = calloc(1, sizeof *r);
-    if (!r) return status_memory("a table");
-    r->csv = (struct csv){.arena = arena, .path = path, .records = &r->records};
-    status s = start_rows(r, target, tables, table);
-    if (s) sqlite_rows_close(r);
-    if (!s) *out = r;
+    status s = open_database(&csv, &records);
+    if (!s) s = list_tables(&csv, &records, tables);
+    if (!s && tables->count == 0) s = find_table(&csv, &records, table); /* says that there is none */
+    if (!s && tables->count == 1) *table = tables->items[0];
+    if (!s && !*table) s = choose_table(&csv, tables, target, table);
+    close_records(&csv);
     return s;
-}
-
-status sqlite_rows_next(void *state, const struct csv_reader **record) {
-    struct sqlite_rows *r = state;
-    struct csv *csv = &r->csv;
-    size_t count = csv->reader.count;
-    bool has_record;
-    bool is_first = !r->records.has_names;
-    TRY(next_record(csv, &has_record));
-    *record = has_record ? &csv->reader : NULL;
-    if (is_first) {
-        csv->names = arena_alloc(csv->arena, (count + 1) * sizeof *csv->names);
-        for (size_t i = 0; i < count; i++) csv->names[i] = csv->reader.fields[i].text;
-        return OK;
-    }
-    for (size_t i = 0; has_record && i < count; i++)
-        if (sqlite3_column_type(r->records.statement, (int)i) == SQLITE_BLOB)
-            csv->reader.fields[i].text = suggest_blob;
-        else
-            TRY(read_value(csv, i, &csv->reader.fields[i].text));
-    csv->base.rows += has_record;
-    return OK;
-}
-
-void sqlite_rows_close(struct sqlite_rows *r) {
-    sqlite3_finalize(r->records.statement);
-    sqlite3_close(r->records.database);
-    csv_free(&r->csv.reader);
-    free(r);
 }
 
 /* ---- inspect ---- */
@@ -578,10 +483,9 @@ static status describe_tables(struct csv *csv, struct records *records, struct t
 
 static status inspect(const char *path, struct text *out) {
     struct records records = {0};
-    struct csv csv = {.arena = arena_create(), .path = path};
+    struct csv csv = {.arena = arena_create(), .path = path, .records = &records};
     status s = describe_tables(&csv, &records, out);
-    sqlite3_finalize(records.statement);
-    sqlite3_close(records.database);
+    close_records(&csv);
     arena_destroy(csv.arena);
     return s;
 }
@@ -594,6 +498,6 @@ const struct dataset_format dataset_sqlite = {.name = "sqlite",
                                               .has_queries = true,
                                               .open = open_sqlite,
                                               CSV_FUNCTIONS,
-                                              .add_records = add_records,
+                                              .records = &input,
                                               .inspect = inspect,
                                               .pytorch = "read_sqlite({path}, {inputs}, {targets}{query})"};

@@ -12,7 +12,6 @@
 #define DATE_TEXT 40 /* bytes of a date and a time */
 
 struct records {
-    const struct dataset_format *format;
     const struct frame_reader *reader; /* NULL: no file was opened */
     struct frame frame;
     struct string_list names;                                   /* that the config names */
@@ -90,9 +89,9 @@ static void drop_unread(struct frame *frame) {
     frame->count = kept;
 }
 
-static status open_file(struct records *r, const char *path) {
+static status open_file(struct records *r, const struct dataset_format *format, const char *path) {
     close_file(r);
-    TRY(find_reader(r->format, path, &r->reader));
+    TRY(find_reader(format, path, &r->reader));
     r->frame = (struct frame){.path = path, .arena = arena_create()};
     r->row = r->at = r->got = 0;
     r->has_names = false;
@@ -194,7 +193,8 @@ static const char *why_unread(const struct csv *csv, const char *name) {
 static void note_unread(struct csv *csv, const struct dataset_config *config) {
     const struct records *r = csv->records;
     struct column_rules rules = column_rules_index(csv->arena, &config->rules);
-    bool are_all = config->inputs.count == 0 && config->request.columns.count == 0 && r->format == &dataset_parquet;
+    bool are_all =
+        config->inputs.count == 0 && config->request.columns.count == 0 && csv->base.format == &dataset_parquet;
     for (size_t i = r->frame.count; are_all && i < r->n_all; i++) {
         const struct frame_column *c = &r->frame.columns[i];
         const struct column_rule *rule = column_rule_find(&rules, c->name);
@@ -210,21 +210,25 @@ static status start(struct csv *csv, const struct dataset_config *config, bool i
     TRY(file_check(csv->path, &bytes));
     csv->base.file_bytes += bytes;
     r->names = named_columns(config, csv->arena);
-    TRY(open_file(r, csv->path));
+    TRY(open_file(r, csv->base.format, csv->path));
     note_unread(csv, config);
     return csv_make_fields(&csv->reader, csv->path, r->frame.count);
 }
 
 static bool is_used(const struct csv *csv, size_t column) {
-    return csv->roles[column].at != NOT_USED || csv->roles[column].is_filtered || csv->roles[column].may_be_date;
+    return !csv->roles || csv->roles[column].at != NOT_USED || csv->roles[column].is_filtered ||
+           csv->roles[column].may_be_date;
 }
+
+static size_t field_of(const struct csv *csv, size_t column) { return csv->roles ? csv->fields[column] : column; }
 
 static status give_names(struct csv *csv) {
     struct records *r = csv->records;
     r->has_names = true;
     for (size_t i = 0; i < r->frame.count; i++)
         csv->reader.fields[i].text = arena_copy(csv->arena, r->frame.columns[i].name);
-    if (!csv->numbers) csv->numbers = arena_alloc(csv->arena, (r->frame.count + 1) * sizeof *csv->numbers);
+    if (!csv->numbers || !csv->roles)
+        csv->numbers = arena_alloc(csv->arena, (r->frame.count + 1) * sizeof *csv->numbers);
     return OK;
 }
 
@@ -243,130 +247,29 @@ static status next_record(struct csv *csv, bool *has_record) {
     struct records *r = csv->records;
     *has_record = true;
     if (!r->has_names) return give_names(csv);
-    for (size_t i = 0; r->row == 0 && i < csv->n_own; i++) {
+    size_t count = csv->roles ? csv->n_own : r->frame.count;
+    for (size_t i = 0; r->row == 0 && i < count; i++) {
         if (!is_used(csv, i)) continue;
-        want(&r->frame, csv->fields[i]);
-        note_zone(csv, &r->frame.columns[csv->fields[i]]);
+        want(&r->frame, field_of(csv, i));
+        note_zone(csv, &r->frame.columns[field_of(csv, i)]);
     }
     TRY(next_row(r, has_record));
     csv->reader.record_line = (size_t)r->row - 1;
-    for (size_t i = 0; *has_record && i < csv->n_own; i++)
-        if (is_used(csv, i)) TRY(read_value(csv, i, csv->fields[i]));
+    for (size_t i = 0; *has_record && i < count; i++)
+        if (is_used(csv, i)) TRY(read_value(csv, i, field_of(csv, i)));
     return OK;
 }
 
-static void close_records(struct csv *csv) {
-    struct records *r = csv->records;
-    close_file(r);
-    free(r);
-}
+static void close_records(struct csv *csv) { close_file(csv->records); }
 
-static const struct csv_input input = {.unit = "row",
-                                       .reads_many = true,
-                                       .start = start,
-                                       .next = next_record,
-                                       .why_unread = why_unread,
-                                       .close = close_records};
-
-status frame_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
-                  bool wants_classes, const struct source *train, struct source **out) {
-    struct records *records = calloc(1, sizeof *records);
-    if (!records) return status_memory("a dataset");
-    records->format = format;
-    return csv_open(format, &input, records, config, path, wants_classes, train, out);
-}
-
-/* ---- all columns ---- */
-
-static status add_rows(struct records *r, bool with_names, struct text *out) {
-    bool has_row;
-    for (size_t i = 0; i < r->frame.count; i++) {
-        want(&r->frame, i);
-        if (with_names && i > 0) text_add(out, ",");
-        if (with_names) csv_add_field(out, r->frame.columns[i].name);
-    }
-    if (with_names) text_add(out, "\n");
-    for (;;) {
-        TRY(next_row(r, &has_row));
-        if (!has_row) return OK;
-        size_t start = out->length;
-        for (size_t i = 0; i < r->frame.count; i++) {
-            const char *text;
-            TRY(text_of(r, i, &text));
-            if (i > 0) text_add(out, ",");
-            bool is_number = !r->frame.columns[i].holds_texts && !r->frame.columns[i].is_date;
-            double number = is_number ? r->frame.columns[i].numbers[r->at - 1] : 0;
-            if (text && is_number && text == r->texts[i] && number == floor(number) && fabs(number) < (double)CSV_EXACT)
-                text_printf(out, "%.0f", number); /* not 1e+15 */
-            else if (text && is_number && text == r->texts[i])
-                text_add_double(out, number);
-            else if (text)
-                csv_add_field(out, text);
-        }
-        if (out->length == start) text_add(out, "\"\""); /* an empty line would be none */
-        text_add(out, "\n");
-    }
-}
-
-status frame_add_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
-                         struct text *out) {
-    struct records r = {.format = format};
-    SCOPED_ARENA arena = arena_create();
-    struct string_list files;
-    r.names = named_columns(config, arena);
-    status s = file_list_expand(is_validation ? config->validation.path : config->path,
-                                dataset_others(config, is_validation), arena, &files);
-    for (size_t i = 0; !s && i < files.count; i++) {
-        s = open_file(&r, files.items[i]);
-        if (!s) s = add_rows(&r, true, out);
-    }
-    close_file(&r);
-    return s;
-}
-
-struct frame_records {
-    struct records records;
-    struct csv_reader reader;
-};
-
-status frame_records_open(const struct dataset_format *format, const char *path, const char *target,
-                          struct frame_records **out) {
-    struct frame_records *r = calloc(1, sizeof *r);
-    if (!r) return status_memory("a table");
-    r->records.format = format;
-    r->records.names = (struct string_list){&target, target != NULL};
-    status s = open_file(&r->records, path);
-    r->records.names = (struct string_list){0};
-    if (!s) s = csv_make_fields(&r->reader, path, r->records.frame.count);
-    if (s) frame_records_close(r);
-    if (!s) *out = r;
-    return s;
-}
-
-status frame_records_next(void *state, const struct csv_reader **record) {
-    struct frame_records *r = state;
-    struct records *records = &r->records;
-    bool has_row = true, is_first = !records->has_names;
-    for (size_t i = 0; is_first && i < records->frame.count; i++) {
-        r->reader.fields[i].text = records->frame.columns[i].name;
-        want(&records->frame, i);
-    }
-    records->has_names = true;
-    if (!is_first) TRY(next_row(records, &has_row));
-    *record = has_row ? &r->reader : NULL;
-    for (size_t i = 0; !is_first && has_row && i < records->frame.count; i++) {
-        const char *text;
-        TRY(text_of(records, i, &text));
-        r->reader.fields[i].text = text ? text : "";
-    }
-    return OK;
-}
-
-void frame_records_close(struct frame_records *r) {
-    close_file(&r->records);
-    free(r->reader.fields);
-    free(r);
-}
+const struct csv_input frame_input = {.unit = "row",
+                                      .header = "the columns",
+                                      .reads_many = true,
+                                      .state_bytes = sizeof(struct records),
+                                      .start = start,
+                                      .next = next_record,
+                                      .why_unread = why_unread,
+                                      .close = close_records};
 
 status frame_inspect(const struct dataset_format *format, const char *path, struct text *out) {
     const struct frame_reader *reader;
@@ -395,11 +298,7 @@ status frame_inspect(const struct dataset_format *format, const char *path, stru
 
 static status open_parquet(const struct dataset_config *config, const char *path, bool wants_classes,
                            const struct source *train, struct source **out) {
-    return frame_open(&dataset_parquet, config, path, wants_classes, train, out);
-}
-
-static status add_records(const struct dataset_config *config, bool is_validation, struct text *out) {
-    return frame_add_records(&dataset_parquet, config, is_validation, out);
+    return csv_open(&dataset_parquet, config, path, wants_classes, train, out);
 }
 
 static status inspect(const char *path, struct text *out) { return frame_inspect(&dataset_parquet, path, out); }
@@ -411,5 +310,5 @@ const struct dataset_format dataset_parquet = {.name = "parquet",
                                                .reads_patterns = true,
                                                .open = open_parquet,
                                                CSV_FUNCTIONS,
-                                               .add_records = add_records,
+                                               .records = &frame_input,
                                                .inspect = inspect};

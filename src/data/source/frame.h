@@ -15,17 +15,7 @@ status hdf5_check_stored(hid_t dataset, const char *path, const char *name, size
 /* Whether a reader of frames reads the files of [format]; the others take only such a format. */
 bool frame_is_format(const struct dataset_format *format);
 
-/* For the functions of a format: open, add_records, inspect; the others are those of csv_source.h. STATUS_DATA: there
- * is no such file; STATUS_USAGE: the reader of Parquet and Arrow is a module, which is not there. */
-status frame_open(const struct dataset_format *format, const struct dataset_config *config, const char *path,
-                  bool wants_classes, const struct source *train, struct source **out);
-status frame_add_records(const struct dataset_format *format, const struct dataset_config *config, bool is_validation,
-                         struct text *out);
+/* For a format: its records, and inspect. STATUS_DATA: there is no such file; STATUS_USAGE: the reader of Parquet and
+ * Arrow is a module, which is not there. */
+extern const struct csv_input frame_input;
 status frame_inspect(const struct dataset_format *format, const char *path, struct text *out);
-
-/* The rows as records, for the config that `ddptrain init` writes: frame_records_next is a record_reader.next. */
-struct frame_records;
-status frame_records_open(const struct dataset_format *format, const char *path, const char *target,
-                          struct frame_records **out);
-status frame_records_next(void *state, const struct csv_reader **record);
-void frame_records_close(struct frame_records *records);

@@ -70,7 +70,7 @@ void dataset_format_names(struct text *out) {
 
 bool dataset_has_texts(const struct dataset_config *config) {
     const struct dataset_format *format = dataset_format_of(config, config->path);
-    return format && (format == &dataset_csv || format->add_records);
+    return format && format->records && format != &dataset_cells;
 }
 
 /* NULL: unknown. */

@@ -150,9 +150,8 @@ struct dataset_format {
 
     void (*close)(struct source *source);
 
-    /* csv_texts_of: adds the rows with all columns as records of CSV, the names first; NULL: the file is CSV, or it has
-     * no such columns. */
-    status (*add_records)(const struct dataset_config *config, bool is_validation, struct text *out);
+    /* How the rows are read as records of texts (csv_open_records); NULL: they have no such columns. */
+    const struct csv_input *records;
 
     /* dataset_inspect: adds what the file [path] contains; NULL: its rows are described. */
     status (*inspect)(const char *path, struct text *out);
