@@ -260,7 +260,7 @@ static status table_convert_targets(const struct table *table, size_t first, con
 
 /* ---- bytes ---- */
 
-/* A call of read_bytes that workers share. */
+/* A call of decode for several rows, which workers share. */
 struct decoding {
     const struct table *table;
     size_t first;
@@ -276,7 +276,7 @@ static status decode_row(void *context, size_t index, size_t worker) {
 /* Reads the inputs of the same rows of a source of bytes to out (count, input_size). */
 static status table_read_bytes(struct table *table, size_t first, size_t count, uint8_t *out) {
     const struct dataset_format *format = table->source->format;
-    if (!format->decode) return format->read_bytes(table->source, first, count, out);
+    if (!format->decode) return format->read_stored(table->source, false, first, count, out);
     return workers_run(table->workers, count, decode_row, &(struct decoding){table, first, out});
 }
 
@@ -315,7 +315,7 @@ static bool are_finite(const float *values, size_t count) {
 /* Reads the inputs of a row of the file. */
 static status table_read_floats(const struct table *table, size_t row, float *inputs, bool *is_finite) {
     *is_finite = false;
-    TRY(table->source->format->read_floats(table->source, row, 1, inputs));
+    TRY(table->source->format->read_stored(table->source, true, row, 1, inputs));
     *is_finite = are_finite(inputs, table->input_size);
     return OK;
 }

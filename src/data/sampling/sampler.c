@@ -282,7 +282,7 @@ size_t sampler_evaluation_row(enum evaluation_order order, size_t first, size_t 
 
 struct index_file {
     const struct sampler_config *config;
-    int fd, dims;
+    int fd;
     size_t train_rows;
     struct npy_header header;
     size_t epochs, ranks, rows; /* rows: of a rank; ranks: 1 for one order */
@@ -291,7 +291,7 @@ struct index_file {
 /* "order.npy: shape (2, 3, 4)" */
 static void add_shape(const struct index_file *file, struct text *out) {
     text_printf(out, "%s: shape (", file->config->path);
-    for (int i = 0; i < file->dims; i++) text_printf(out, "%s%zu", i ? ", " : "", file->header.shape[i]);
+    for (int i = 0; i < file->header.dims; i++) text_printf(out, "%s%zu", i ? ", " : "", file->header.shape[i]);
     text_add(out, ")");
 }
 
@@ -299,7 +299,7 @@ static void add_shape(const struct index_file *file, struct text *out) {
 static status find_sizes(struct index_file *file, int world_size) {
     const size_t *shape = file->header.shape;
     bool per_rank = file->config->per_rank;
-    int dims = file->dims, expected = per_rank ? 2 : 1;
+    int dims = file->header.dims, expected = per_rank ? 2 : 1;
     SCOPED_TEXT text = {0};
     status s = OK;
     add_shape(file, &text);
@@ -322,25 +322,9 @@ static status find_sizes(struct index_file *file, int world_size) {
     return s;
 }
 
-/* The index in C order of value [f] of the file, whose first index changes fastest. */
-static size_t in_c_order(const struct index_file *file, size_t f) {
-    size_t index = 0, block = file->header.rows * file->header.size;
-    for (int i = 0; i < file->dims; i++) {
-        block /= file->header.shape[i];
-        index += f % file->header.shape[i] * block;
-        f /= file->header.shape[i];
-    }
-    return index;
-}
-
 static status reject_value(const struct index_file *file, size_t index, double value) {
     SCOPED_TEXT at = {0};
-    size_t block = file->header.rows * file->header.size;
-    for (int i = 0; i < file->dims; i++) {
-        block /= file->header.shape[i];
-        text_printf(&at, "%s%zu", i ? ", " : "", index / block);
-        index %= block;
-    }
+    npy_add_indices(file->header.dims, file->header.shape, index, &at);
     return status_data("%s: value [%s] is %.0f, but the %zu training row%s numbered 0 to %zu", file->config->path,
                        text_string(&at), value, file->train_rows, file->train_rows == 1 ? " is" : "s are",
                        file->train_rows - 1);
@@ -350,7 +334,8 @@ static status reject_value(const struct index_file *file, size_t index, double v
 static status take_values(const struct index_file *file, size_t first, const double *values, size_t count,
                           struct row_order *order) {
     for (size_t i = 0; i < count; i++) {
-        size_t index = file->header.is_fortran ? in_c_order(file, first + i) : first + i;
+        size_t index = first + i;
+        if (file->header.is_fortran) index = npy_in_c_order(file->header.dims, file->header.shape, index);
         if (!(values[i] >= 0 && values[i] < (double)file->train_rows)) return reject_value(file, index, values[i]);
         size_t row = index % file->rows, rank = index / file->rows % file->ranks;
         size_t epoch = index / file->rows / file->ranks;
@@ -386,7 +371,6 @@ static status read_header(struct index_file *file, int world_size) {
     free(bytes);
     TRY(s);
     char kind = file->header.type->code[0];
-    file->dims = file->header.dims;
     if (kind != 'i' && kind != 'u')
         return status_data("%s: its values are %s, but sampler.path needs integers, the numbers of training rows", path,
                            file->header.type->name);

@@ -2,7 +2,6 @@
  * the targets. Files are not trusted: libhdf5 trusts the metadata of a file, and a damaged or crafted one can make it
  * crash, allocate all memory or read other files. So external links are not followed, filter plugins are not loaded,
  * and each dataset is checked before its values are read. */
-#include <fcntl.h>
 #include <hdf5.h>
 #include <limits.h>
 #include <stdio.h>
@@ -521,12 +520,9 @@ static bool hdf5_piece_is(const struct hdf5_piece *piece, const char *type) {
 
 static uint64_t row_bytes(const struct hdf5_piece *piece) { return (uint64_t)piece->of.size * piece->of.type->bytes; }
 
-/* The same as their bytes are in the file. */
 static status hdf5_piece_read_raw(const struct hdf5_piece *piece, size_t first, size_t count, void *out) {
-    size_t bytes = count * (size_t)row_bytes(piece), got;
-    TRY(io_read_at(piece->fd, piece->path, out, bytes, piece->start + first * row_bytes(piece), &got));
-    if (got == bytes) return OK;
-    return status_data("%s: the file was truncated after it was opened", piece->path);
+    uint64_t bytes = row_bytes(piece);
+    return npy_read_raw(piece->fd, piece->path, piece->start + first * bytes, out, count * (size_t)bytes);
 }
 
 /* Reads rows first .. first + count - 1 as doubles. STATUS_DATA when the file has become shorter. Thread-safe. The raw
@@ -537,13 +533,6 @@ static status hdf5_piece_read(const struct hdf5_piece *piece, size_t first, size
     TRY(hdf5_piece_read_raw(piece, first, count, raw));
     npy_header_convert(&piece->of, raw, values, out);
     return OK;
-}
-
-/* Tells the operating system that the row will be read soon. */
-static void hdf5_piece_will_read(const struct hdf5_piece *piece, size_t row) {
-    if (!piece->of.type) return;
-    posix_fadvise(piece->fd, (off_t)(piece->start + row * row_bytes(piece)), (off_t)row_bytes(piece),
-                  POSIX_FADV_WILLNEED);
 }
 
 /* ---- the format ---- */
@@ -574,9 +563,9 @@ struct hdf5 {
     int descriptor;
     bool is_plain;  /* all columns are pieces of the file, which libhdf5 has not opened */
     uint64_t bytes; /* of the file when it was opened */
-    size_t n_inputs, n_targets, n_weights, n_groups;
-    struct column *inputs, *targets, *weights, *groups;
-    const char *group_key; /* that names the groups */
+    size_t count[ROW_GROUP + 1];
+    struct column *columns[ROW_GROUP + 1]; /* (count), by enum row_value */
+    const char *group_key;                 /* that names the groups */
 };
 
 /* ---- opening ---- */
@@ -728,10 +717,8 @@ static bool find_plain(const struct hdf5 *h, struct column *column, bool is_inpu
 }
 
 static bool find_all_plain(const struct hdf5 *h) {
-    const size_t counts[] = {h->n_inputs, h->n_targets, h->n_weights, h->n_groups};
-    struct column *const columns[] = {h->inputs, h->targets, h->weights, h->groups};
-    for (size_t k = 0; k < 4; k++)
-        if (counts[k] > 1 || (counts[k] && !find_plain(h, columns[k], k == 0))) return false;
+    for (int k = 0; k <= ROW_GROUP; k++)
+        if (h->count[k] > 1 || (h->count[k] && !find_plain(h, h->columns[k], k == ROW_INPUT))) return false;
     return true;
 }
 
@@ -818,8 +805,8 @@ static status read_piece(const struct hdf5 *h, const struct column *column, size
 }
 
 /* Reads rows of one dataset, as they are in the file, to columns offset .. offset + size - 1 of out (count, total). */
-static status read_stored(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
-                          void *out, size_t offset, size_t total) {
+static status read_rows(const struct hdf5 *h, const struct column *column, size_t first, size_t count, enum values as,
+                        void *out, size_t offset, size_t total) {
     if (is_in_piece(column, as, total)) return read_piece(h, column, first, count, as, out);
     struct hdf5_silence silence;
     hdf5_enter(&silence);
@@ -833,40 +820,42 @@ static status read_column(const struct hdf5 *h, const struct column *column, siz
                           void *out, size_t offset, size_t total) {
     static const size_t sizes[] = {[DOUBLES] = sizeof(double), [FLOATS] = sizeof(float), [BYTES] = 1};
     size_t bytes = sizes[as];
-    TRY(read_stored(h, column, first, count, as, out, offset, total));
+    TRY(read_rows(h, column, first, count, as, out, offset, total));
     channels_last_apply(&column->layout, (char *)out + offset * bytes, count, total * bytes, bytes);
     return OK;
 }
 
 /* ---- the source ---- */
 
-static struct column *make_columns(struct hdf5 *h, const struct string_list *names, const struct string_groups *groups,
-                                   const char *fallback, size_t *count) {
-    *count = names->count ? names->count : 1;
-    struct column *columns = arena_alloc(h->arena, *count * sizeof *columns);
-    for (size_t i = 0; i < *count; i++) {
+static void make_columns(struct hdf5 *h, enum row_value kind, const struct string_list *names,
+                         const struct string_groups *groups, const char *fallback) {
+    size_t count = names->count ? names->count : 1;
+    struct column *columns = arena_alloc(h->arena, count * sizeof *columns);
+    for (size_t i = 0; i < count; i++) {
         columns[i].name = arena_copy(h->arena, names->count ? names->items[i] : fallback);
         columns[i].dataset = -1;
-        columns[i].is_joined = *count > 1;
+        columns[i].is_joined = count > 1;
     }
     for (size_t g = 0, i = 0; g < groups->count; i += groups->items[g++].count)
         for (size_t j = i; j < i + groups->items[g].count; j++) columns[j].is_joined = groups->items[g].count > 1;
-    return columns;
+    h->columns[kind] = columns;
+    h->count[kind] = count;
 }
 
-/* Opens all input or target datasets; *size: values of a row of all of them. */
-static status open_columns(const struct hdf5 *h, struct column *columns, size_t count, size_t *size) {
+/* Opens all datasets of [kind]; *size: values of a row of all of them. */
+static status open_columns(const struct hdf5 *h, enum row_value kind, size_t *size) {
+    const struct column *first = h->columns[ROW_INPUT];
     *size = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct column *column = &columns[i];
+    for (size_t i = 0; i < h->count[kind]; i++) {
+        struct column *column = &h->columns[kind][i];
         if (column->name[0] == 0) return status_usage("%s: the name of a dataset is empty", h->path);
         TRY(open_column(h, column));
         if (column->is_joined && column->of.dims > 2)
             return status_data("%s: dataset '%s' has rows of %d dimensions; only vectors can be concatenated", h->path,
                                column->name, column->of.dims - 1);
-        if (column->of.shape[0] != h->inputs[0].of.shape[0])
-            return status_data("%s: dataset '%s' has %llu rows, but '%s' has %llu", h->path, h->inputs[0].name,
-                               (unsigned long long)h->inputs[0].of.shape[0], column->name,
+        if (column->of.shape[0] != first->of.shape[0])
+            return status_data("%s: dataset '%s' has %llu rows, but '%s' has %llu", h->path, first->name,
+                               (unsigned long long)first->of.shape[0], column->name,
                                (unsigned long long)column->of.shape[0]);
         *size += column->of.size;
     }
@@ -877,12 +866,13 @@ static status open_columns(const struct hdf5 *h, struct column *columns, size_t 
 static struct column_list columns_of(const struct source *source, struct arena *arena) {
     const struct hdf5 *h = (const struct hdf5 *)source;
     struct column_list list = {.format = dataset_hdf5.name};
-    if (h->n_inputs < 2 && h->n_targets < 2) return list;
-    list.count = h->n_inputs + h->n_targets;
+    if (h->count[ROW_INPUT] < 2 && h->count[ROW_TARGET] < 2) return list;
+    list.count = h->count[ROW_INPUT] + h->count[ROW_TARGET];
     list.items = arena_alloc(arena, list.count * sizeof *list.items);
-    for (size_t i = 0; i < h->n_inputs; i++) list.items[i] = (struct named_column){h->inputs[i].name, COLUMN_INPUT};
-    for (size_t i = 0; i < h->n_targets; i++)
-        list.items[h->n_inputs + i] = (struct named_column){h->targets[i].name, COLUMN_TARGET};
+    for (size_t i = 0; i < h->count[ROW_INPUT]; i++)
+        list.items[i] = (struct named_column){h->columns[ROW_INPUT][i].name, COLUMN_INPUT};
+    for (size_t i = 0; i < h->count[ROW_TARGET]; i++)
+        list.items[h->count[ROW_INPUT] + i] = (struct named_column){h->columns[ROW_TARGET][i].name, COLUMN_TARGET};
     return list;
 }
 
@@ -903,10 +893,10 @@ static status use_trained_names(struct hdf5 *h, const struct dataset_config *con
 
 /* Rejects a dataset that is named twice; only values may be input and target (autoencoders). */
 static status check_names(const struct hdf5 *h, bool wants_classes) {
-    const struct column *all[] = {h->inputs, h->targets};
-    size_t counts[] = {h->n_inputs, h->n_targets};
-    for (size_t i = 0; i < h->n_inputs + h->n_targets; i++)
-        for (size_t j = i + 1; j < h->n_inputs + h->n_targets; j++) {
+    const struct column *all[] = {h->columns[ROW_INPUT], h->columns[ROW_TARGET]};
+    size_t counts[] = {h->count[ROW_INPUT], h->count[ROW_TARGET]};
+    for (size_t i = 0; i < h->count[ROW_INPUT] + h->count[ROW_TARGET]; i++)
+        for (size_t j = i + 1; j < h->count[ROW_INPUT] + h->count[ROW_TARGET]; j++) {
             bool first = i >= counts[0], second = j >= counts[0];
             const char *name = all[first][first ? i - counts[0] : i].name;
             if (strcmp(name, all[second][second ? j - counts[0] : j].name) != 0) continue;
@@ -921,26 +911,27 @@ static status check_names(const struct hdf5 *h, bool wants_classes) {
 }
 
 /* The column (0 or 1) of the key [key], with one value a row. */
-static status open_single(struct hdf5 *h, struct column *column, size_t count, const char *key, const char *what) {
+static status open_single(const struct hdf5 *h, enum row_value kind, const char *key, const char *what) {
     size_t size;
-    TRY(status_prefix(open_columns(h, column, count, &size), "%s", key));
-    if (count == 0 || size == 1) return OK;
-    return status_data("%s: %s: dataset '%s' has %zu values a row instead of one%s", key, h->path, column->name, size,
-                       what);
+    TRY(status_prefix(open_columns(h, kind, &size), "%s", key));
+    if (h->count[kind] == 0 || size == 1) return OK;
+    return status_data("%s: %s: dataset '%s' has %zu values a row instead of one%s", key, h->path,
+                       h->columns[kind]->name, size, what);
 }
 
 static status open_and_check(struct hdf5 *h) {
     if (!h->is_plain) TRY(open_file(h));
-    TRY(open_columns(h, h->inputs, h->n_inputs, &h->base.input_size));
-    TRY(open_columns(h, h->targets, h->n_targets, &h->base.target_size));
-    TRY(open_single(h, h->weights, h->n_weights, "dataset.weights", " weight"));
-    return open_single(h, h->groups, h->n_groups, h->group_key, "");
+    TRY(open_columns(h, ROW_INPUT, &h->base.input_size));
+    TRY(open_columns(h, ROW_TARGET, &h->base.target_size));
+    TRY(open_single(h, ROW_WEIGHT, "dataset.weights", " weight"));
+    return open_single(h, ROW_GROUP, h->group_key, "");
 }
 
 /* Reads the first and the last row as training does, to find errors that libhdf5 reports only for values. Skips rows of
  * more than MAX_TRIED_VALUES values, which would take too much time and memory. */
-static status try_rows(const struct hdf5 *h, const struct column *columns, size_t count) {
-    for (size_t i = 0; i < count; i++) {
+static status try_rows(const struct hdf5 *h, enum row_value kind) {
+    const struct column *columns = h->columns[kind];
+    for (size_t i = 0; i < h->count[kind]; i++) {
         size_t size = columns[i].of.size, rows = (size_t)columns[i].of.shape[0];
         enum values as = columns[i].of.is_bytes ? BYTES : DOUBLES;
         void *row = size > MAX_TRIED_VALUES || rows == 0 ? NULL : malloc(size * sizeof(double));
@@ -956,10 +947,10 @@ static status try_rows(const struct hdf5 *h, const struct column *columns, size_
 static status look(void *context) {
     struct hdf5 *h = context;
     TRY(open_and_check(h));
-    TRY(try_rows(h, h->inputs, h->n_inputs));
-    TRY(try_rows(h, h->weights, h->n_weights));
-    TRY(try_rows(h, h->groups, h->n_groups));
-    return try_rows(h, h->targets, h->n_targets);
+    TRY(try_rows(h, ROW_INPUT));
+    TRY(try_rows(h, ROW_WEIGHT));
+    TRY(try_rows(h, ROW_GROUP));
+    return try_rows(h, ROW_TARGET);
 }
 
 static status open_with_library(struct hdf5 *h) {
@@ -974,17 +965,19 @@ static status open_with_library(struct hdf5 *h) {
 /* Transposes the inputs that are images, and targets of their height and width. */
 static status set_layout(struct hdf5 *h) {
     int64_t image[3] = {0};
-    for (size_t i = 0; i < h->n_inputs; i++) {
-        struct column *input = &h->inputs[i];
+    for (size_t i = 0; i < h->count[ROW_INPUT]; i++) {
+        struct column *input = &h->columns[ROW_INPUT][i];
         if (input->dims != 3) continue;
         if (!image[0]) memcpy(image, input->shape, sizeof image);
         TRY(channels_last_create(input->shape, &input->layout));
     }
-    const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->inputs->name, h->path);
-    if (!image[0]) return channels_last_reject(name, h->inputs->dims);
-    for (size_t i = 0; i < h->n_targets; i++)
-        if (channels_last_fits(h->targets[i].dims, h->targets[i].shape, image))
-            TRY(channels_last_create(h->targets[i].shape, &h->targets[i].layout));
+    const char *name = arena_printf(h->arena, "dataset '%s' of %s", h->columns[ROW_INPUT]->name, h->path);
+    if (!image[0]) return channels_last_reject(name, h->columns[ROW_INPUT]->dims);
+    for (size_t i = 0; i < h->count[ROW_TARGET]; i++) {
+        struct column *target = &h->columns[ROW_TARGET][i];
+        if (channels_last_fits(target->dims, target->shape, image))
+            TRY(channels_last_create(target->shape, &target->layout));
+    }
     return OK;
 }
 
@@ -993,9 +986,8 @@ static void set_shape(const struct column *column, int *dims, int64_t *shape) {
     memcpy(shape, column->shape, sizeof column->shape);
 }
 
-static struct column *make_column(struct hdf5 *h, const char *name, size_t *count) {
-    struct string_list names = {.items = &(const char *){name}, .count = 1};
-    return make_columns(h, &names, &(struct string_groups){0}, NULL, count);
+static void make_column(struct hdf5 *h, enum row_value kind, const char *name) {
+    make_columns(h, kind, &(const struct string_list){&name, 1}, &(struct string_groups){0}, NULL);
 }
 
 static status open_all(struct hdf5 *h, const struct dataset_config *config, bool wants_classes) {
@@ -1003,33 +995,32 @@ static status open_all(struct hdf5 *h, const struct dataset_config *config, bool
     struct string_list inputs = config->inputs, targets = config->targets;
     TRY(use_trained_names(h, config, COLUMN_INPUT, &inputs));
     TRY(use_trained_names(h, config, COLUMN_TARGET, &targets));
-    h->inputs = make_columns(h, &inputs, &config->input_groups, "x", &h->n_inputs);
-    if (!config->request.without_targets)
-        h->targets = make_columns(h, &targets, &config->target_groups, "y", &h->n_targets);
-    if (config->weights && !config->request.without_targets)
-        h->weights = make_column(h, config->weights, &h->n_weights);
+    make_columns(h, ROW_INPUT, &inputs, &config->input_groups, "x");
+    if (!config->request.without_targets) make_columns(h, ROW_TARGET, &targets, &config->target_groups, "y");
+    if (config->weights && !config->request.without_targets) make_column(h, ROW_WEIGHT, config->weights);
     h->group_key = dataset_group_key(config);
-    if (dataset_group(config)) h->groups = make_column(h, dataset_group(config), &h->n_groups);
+    if (dataset_group(config)) make_column(h, ROW_GROUP, dataset_group(config));
     TRY(check_names(h, wants_classes));
     TRY(open_plain(h) ? open_and_check(h) : open_with_library(h));
     if (config->layout == LAYOUT_NHWC) TRY(set_layout(h));
-    base->rows = (size_t)h->inputs[0].of.shape[0];
+    const struct column *first = h->columns[ROW_INPUT], *target = h->columns[ROW_TARGET];
+    base->rows = (size_t)first->of.shape[0];
     base->input_dims = 1;
     base->input_shape[0] = (int64_t)base->input_size;
     base->is_float32 = true;
-    for (size_t i = 0; i < h->n_inputs; i++) base->is_float32 = base->is_float32 && h->inputs[i].of.is_float32;
-    base->has_floats = h->n_inputs == 1 && base->is_float32;
-    if (h->n_targets == 1) set_shape(h->targets, &base->target_dims, base->target_shape);
-    if (h->n_targets == 1) base->target_name = h->targets[0].name;
-    if (h->n_inputs > 1 || h->inputs[0].of.dims == 1) return OK;
-    set_shape(h->inputs, &base->input_dims, base->input_shape);
-    base->is_bytes = h->inputs[0].of.is_bytes;
+    for (size_t i = 0; i < h->count[ROW_INPUT]; i++) base->is_float32 = base->is_float32 && first[i].of.is_float32;
+    base->has_floats = h->count[ROW_INPUT] == 1 && base->is_float32;
+    if (h->count[ROW_TARGET] == 1) set_shape(target, &base->target_dims, base->target_shape);
+    if (h->count[ROW_TARGET] == 1) base->target_name = target->name;
+    if (h->count[ROW_INPUT] > 1 || first->of.dims == 1) return OK;
+    set_shape(first, &base->input_dims, base->input_shape);
+    base->is_bytes = first->of.is_bytes;
     return OK;
 }
 
 static void shape_of_name(const struct source *source, bool is_target, size_t index, int *dims, int64_t *shape) {
     const struct hdf5 *h = (const struct hdf5 *)source;
-    set_shape(is_target ? &h->targets[index] : &h->inputs[index], dims, shape);
+    set_shape(&h->columns[is_target ? ROW_TARGET : ROW_INPUT][index], dims, shape);
     if (*dims > 0) return;
     *dims = 1;
     shape[0] = 1;
@@ -1039,10 +1030,7 @@ static void close_hdf5(struct source *source) {
     struct hdf5 *h = (struct hdf5 *)source;
     struct hdf5_silence silence;
     if (h->file >= 0) hdf5_enter(&silence);
-    close_columns(h->inputs, h->n_inputs);
-    close_columns(h->targets, h->n_targets);
-    close_columns(h->weights, h->n_weights);
-    close_columns(h->groups, h->n_groups);
+    for (int k = 0; k <= ROW_GROUP; k++) close_columns(h->columns[k], h->count[k]);
     if (h->file >= 0) {
         H5Fclose(h->file);
         hdf5_leave(&silence);
@@ -1069,56 +1057,48 @@ static status open_hdf5(const struct dataset_config *config, const char *path, b
 
 /* ---- reading ---- */
 
-static status read_columns(const struct hdf5 *h, const struct column *columns, size_t n, size_t first, size_t count,
-                           double *out, size_t total) {
+static status read_columns(const struct hdf5 *h, enum row_value kind, size_t first, size_t count, double *out,
+                           size_t total) {
     size_t offset = 0;
-    for (size_t i = 0; i < n; i++) {
-        TRY(read_column(h, &columns[i], first, count, DOUBLES, out, offset, total));
-        offset += columns[i].of.size;
+    for (size_t i = 0; i < h->count[kind]; i++) {
+        TRY(read_column(h, &h->columns[kind][i], first, count, DOUBLES, out, offset, total));
+        offset += h->columns[kind][i].of.size;
     }
     return OK;
 }
 
 static status read_hdf5(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    if (inputs) TRY(read_columns(h, h->inputs, h->n_inputs, first, count, inputs, source->input_size));
-    if (targets) TRY(read_columns(h, h->targets, h->n_targets, first, count, targets, source->target_size));
-    return OK;
+    if (inputs) TRY(read_columns(h, ROW_INPUT, first, count, inputs, source->input_size));
+    return targets ? read_columns(h, ROW_TARGET, first, count, targets, source->target_size) : OK;
 }
 
-static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
+static status read_stored(struct source *source, bool as_floats, size_t first, size_t count, void *inputs) {
     const struct hdf5 *h = (struct hdf5 *)source;
-    return read_column(h, h->inputs, first, count, FLOATS, inputs, 0, source->input_size);
+    return read_column(h, h->columns[ROW_INPUT], first, count, as_floats ? FLOATS : BYTES, inputs, 0,
+                       source->input_size);
 }
 
 static void will_read(const struct source *source, size_t row) {
     const struct hdf5 *h = (const struct hdf5 *)source;
-    for (size_t i = 0; i < h->n_inputs; i++) hdf5_piece_will_read(&h->inputs[i].piece, row);
+    for (size_t i = 0; i < h->count[ROW_INPUT]; i++) {
+        const struct hdf5_piece *piece = &h->columns[ROW_INPUT][i].piece;
+        if (piece->of.type) npy_will_read(piece->fd, piece->start + row * row_bytes(piece), (size_t)row_bytes(piece));
+    }
 }
 
 static status read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values) {
-    const struct hdf5 *h = (struct hdf5 *)source;
-    return extra == ROW_WEIGHT ? read_columns(h, h->weights, h->n_weights, first, count, values, 1)
-                               : read_columns(h, h->groups, h->n_groups, first, count, values, 1);
-}
-
-static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
-    const struct hdf5 *h = (struct hdf5 *)source;
-    return read_column(h, h->inputs, first, count, BYTES, inputs, 0, source->input_size);
+    return read_columns((struct hdf5 *)source, extra, first, count, values, 1);
 }
 
 static void describe_hdf5(const struct source *source, enum row_value kind, size_t row, size_t element,
                           struct text *out) {
     const struct hdf5 *h = (const struct hdf5 *)source;
-    if (kind == ROW_WEIGHT || kind == ROW_GROUP) {
-        text_printf(out, "%s: dataset '%s', row %zu", h->path, (kind == ROW_WEIGHT ? h->weights : h->groups)->name,
-                    row);
-        return;
-    }
-    const struct column *column = kind == ROW_TARGET ? h->targets : h->inputs;
+    const struct column *column = h->columns[kind];
     for (; element >= column->of.size; column++) element -= column->of.size;
     element = channels_last_element(&column->layout, element);
     text_printf(out, "%s: dataset '%s', row %zu", h->path, column->name, row);
+    if (kind == ROW_WEIGHT || kind == ROW_GROUP) return;
     struct npy_header of = {.dims = column->of.dims, .size = column->of.size};
     for (int i = 0; i < of.dims; i++) of.shape[i] = (size_t)column->of.shape[i];
     npy_add_element(&of, element, out);
@@ -1131,10 +1111,9 @@ const struct dataset_format dataset_hdf5 = {.name = "hdf5",
                                             .has_layout = true,
                                             .open = open_hdf5,
                                             .read = read_hdf5,
-                                            .read_floats = read_floats,
+                                            .read_stored = read_stored,
                                             .will_read = will_read,
                                             .read_extra = read_extra,
-                                            .read_bytes = read_bytes,
                                             .columns = columns_of,
                                             .shape_of_name = shape_of_name,
                                             .describe = describe_hdf5,

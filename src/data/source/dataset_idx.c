@@ -1,40 +1,18 @@
 /* IDX files, MNIST's format: a big-endian header with type and shape, then the values; the labels are in a separate
  * file. Plain files are read with pread; compressed files are decompressed to memory at the first read. */
-#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/bits.h"
 #include "base/files/gzip.h"
 #include "base/files/io.h"
+#include "data/source/npy_header.h"
 #include "data/source/source.h"
 
 #define MAX_HEADER (4 + 4 * (MAX_DIMS + 1))
+#define IS_LITTLE (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__)
 
-struct idx_type {
-    uint8_t code;
-    size_t bytes;
-    bool is_float32;
-    double (*value)(const uint8_t *bytes);
-};
-
-static double of_uint8(const uint8_t *b) { return (double)b[0]; }
-static double of_int8(const uint8_t *b) { return (double)(int8_t)b[0]; }
-static double of_int16(const uint8_t *b) { return (double)(int16_t)(b[0] << 8 | b[1]); }
-
-static uint32_t word_at(const uint8_t *b) {
-    return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
-}
-
-static double of_int32(const uint8_t *b) { return (double)(int32_t)word_at(b); }
-
-static double of_float(const uint8_t *b) { return (double)bits_to_float(word_at(b)); }
-static double of_double(const uint8_t *b) { return bits_to_double((uint64_t)word_at(b) << 32 | word_at(b + 4)); }
-
-static const struct idx_type types[] = {
-    {0x08, 1, true, of_uint8},  {0x09, 1, true, of_int8},  {0x0b, 2, true, of_int16},
-    {0x0c, 4, false, of_int32}, {0x0d, 4, true, of_float}, {0x0e, 8, false, of_double},
-};
+/* By code - 8. */
+static const char *const types[] = {"uint8", "int8", NULL, "int16", "int32", "float32", "float64"};
 
 struct idx_file {
     char *path;
@@ -42,10 +20,7 @@ struct idx_file {
     char *packed; /* (packed_size) a compressed file; NULL: plain, or already decompressed */
     size_t packed_size;
     uint8_t *values; /* of a compressed file, after the first read */
-    const struct idx_type *type;
-    int dims; /* with the rows */
-    uint32_t shape[MAX_DIMS + 1];
-    size_t header, rows, size; /* bytes; rows; values of a row */
+    struct npy_header of;
 };
 
 struct idx {
@@ -61,32 +36,21 @@ static status parse_magic(struct idx_file *file, const uint8_t *magic) {
         return status_data("%s: this is not an IDX file: it starts with the bytes %02x %02x %02x %02x, but MNIST's "
                            "images with 00 00 08 03 and labels with 00 00 08 01",
                            file->path, magic[0], magic[1], magic[2], magic[3]);
-    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-        if (types[i].code == magic[2]) file->type = &types[i];
-    if (!file->type)
+    size_t type = (size_t)magic[2] - 8;
+    if (type >= sizeof types / sizeof *types || !types[type])
         return status_data("%s: unknown type of values 0x%02x; IDX has 08, 09, 0b, 0c, 0d, 0e", file->path, magic[2]);
-    file->dims = magic[3];
-    if (file->dims < 1 || file->dims > MAX_DIMS + 1)
-        return status_data("%s: it has %d dimensions; rows need 1 to %d", file->path, file->dims, MAX_DIMS + 1);
-    file->header = 4 + 4 * (size_t)file->dims;
+    int dims = magic[3];
+    if (dims < 1 || dims > MAX_DIMS + 1)
+        return status_data("%s: it has %d dimensions; rows need 1 to %d", file->path, dims, MAX_DIMS + 1);
+    file->of = (struct npy_header){
+        .type = npy_type_named(types[type]), .dims = dims, .bytes = 4 + 4 * (size_t)dims, .is_swapped = IS_LITTLE};
     return OK;
 }
 
 static status parse_shape(struct idx_file *file, const uint8_t *shape) {
-    for (int i = 0; i < file->dims; i++) file->shape[i] = word_at(shape + (size_t)i * 4);
-    file->rows = file->shape[0];
-    file->size = 1;
-    for (int i = 1; i < file->dims; i++) {
-        if (file->shape[i] == 0) return status_data("%s: its rows have 0 values", file->path);
-        if (file->shape[i] > (uint32_t)INT32_MAX / file->size)
-            return status_data("%s: its rows have more than %d values; the file may be damaged", file->path, INT32_MAX);
-        file->size *= file->shape[i];
-    }
-    return OK;
-}
-
-static double value_bytes(const struct idx_file *file) {
-    return (double)file->rows * (double)file->size * (double)file->type->bytes;
+    for (int i = 0; i < file->of.dims; i++, shape += 4)
+        file->of.shape[i] = (size_t)shape[0] << 24 | (size_t)shape[1] << 16 | (size_t)shape[2] << 8 | shape[3];
+    return npy_header_check_shape(file->path, &file->of);
 }
 
 static status open_packed(struct idx_file *file) {
@@ -96,12 +60,12 @@ static status open_packed(struct idx_file *file) {
     TRY(gzip_start(&gzip, file->path, file->packed, file->packed_size));
     status s = gzip_read(&gzip, header, 4);
     if (s == OK) s = parse_magic(file, header);
-    if (s == OK) s = gzip_read(&gzip, header + 4, file->header - 4);
+    if (s == OK) s = gzip_read(&gzip, header + 4, file->of.bytes - 4);
     if (s == OK) s = parse_shape(file, header + 4);
     gzip_end(&gzip);
-    if (s == OK && value_bytes(file) > gzip_max_size(file->packed_size))
+    if (s == OK && npy_header_value_bytes(&file->of) > gzip_max_size(file->packed_size))
         s = status_data("%s: its header says that it has %.0f bytes, which %zu compressed bytes cannot contain",
-                        file->path, value_bytes(file), file->packed_size);
+                        file->path, npy_header_value_bytes(&file->of), file->packed_size);
     return s;
 }
 
@@ -111,9 +75,10 @@ static status open_plain(struct idx_file *file, uint64_t bytes) {
     TRY(io_read_at(file->fd, file->path, header, sizeof header, 0, &got));
     if (got < 4) return status_data("%s: the file has only %zu bytes; this is not an IDX file", file->path, got);
     TRY(parse_magic(file, header));
-    if (got < file->header) return status_data("%s: the file ends within its header; copy the file again", file->path);
+    if (got < file->of.bytes)
+        return status_data("%s: the file ends within its header; copy the file again", file->path);
     TRY(parse_shape(file, header + 4));
-    double expected = (double)file->header + value_bytes(file);
+    double expected = (double)file->of.bytes + npy_header_value_bytes(&file->of);
     if ((double)bytes == expected) return OK;
     return status_data("%s: the file has %llu bytes, but its header says %.0f; %s", file->path,
                        (unsigned long long)bytes, expected,
@@ -150,10 +115,11 @@ static status decompress(struct idx_file *file) {
     uint8_t header[MAX_HEADER];
     uint8_t *values;
     struct gzip gzip;
-    TRY(rows_alloc(file->rows, file->size * file->type->bytes, file->path, &values));
+    size_t row = file->of.size * file->of.type->bytes;
+    TRY(rows_alloc(file->of.rows, row, file->path, &values));
     status s = gzip_start(&gzip, file->path, file->packed, file->packed_size);
-    if (s == OK) s = gzip_read(&gzip, header, file->header);
-    if (s == OK) s = gzip_read(&gzip, values, file->rows * file->size * file->type->bytes);
+    if (s == OK) s = gzip_read(&gzip, header, file->of.bytes);
+    if (s == OK) s = gzip_read(&gzip, values, file->of.rows * row);
     if (s == OK) s = gzip_finish(&gzip);
     gzip_end(&gzip);
     if (s != OK) {
@@ -168,23 +134,19 @@ static status decompress(struct idx_file *file) {
 
 /* Reads rows first .. first + count - 1 without conversion. */
 static status read_raw(struct idx_file *file, size_t first, size_t count, void *out) {
-    size_t row = file->size * file->type->bytes, got;
+    size_t row = file->of.size * file->of.type->bytes;
     if (file->packed) TRY(decompress(file));
-    if (file->values) {
-        memcpy(out, file->values + first * row, count * row);
-        return OK;
-    }
-    TRY(io_read_at(file->fd, file->path, out, count * row, file->header + first * row, &got));
-    if (got == count * row) return OK;
-    return status_data("%s: the file was truncated after it was opened", file->path);
+    if (!file->values) return npy_read_raw(file->fd, file->path, file->of.bytes + first * row, out, count * row);
+    memcpy(out, file->values + first * row, count * row);
+    return OK;
 }
 
 /* The raw values are read to the end of [out], so that a conversion does not overwrite values that follow. */
 static status read_values(struct idx_file *file, size_t first, size_t count, double *out) {
-    size_t n = count * file->size, bytes = file->type->bytes;
-    const uint8_t *raw = (const uint8_t *)out + n * (sizeof *out - bytes);
-    TRY(read_raw(file, first, count, (uint8_t *)out + n * (sizeof *out - bytes)));
-    for (size_t i = 0; i < n; i++) out[i] = file->type->value(raw + i * bytes);
+    size_t n = count * file->of.size;
+    uint8_t *raw = (uint8_t *)out + n * (sizeof *out - file->of.type->bytes);
+    TRY(read_raw(file, first, count, raw));
+    npy_header_convert(&file->of, raw, n, out);
     return OK;
 }
 
@@ -194,7 +156,8 @@ static status read_idx(struct source *source, size_t first, size_t count, double
     return targets ? read_values(&idx->targets, first, count, targets) : OK;
 }
 
-static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
+static status read_stored(struct source *source, bool as_floats, size_t first, size_t count, void *inputs) {
+    (void)as_floats;
     return read_raw(&((struct idx *)source)->inputs, first, count, inputs);
 }
 
@@ -225,28 +188,28 @@ static status open_targets(struct idx *idx, const struct dataset_config *config,
     if (!copy) return status_usage("%s is missing: give the IDX file of the labels of '%s'", key, idx->inputs.path);
     TRY(open_file(&idx->targets, copy));
     idx->base.target_name = idx->targets.path;
-    if (idx->targets.rows == idx->inputs.rows) return OK;
-    return status_data("%s has %zu rows, but '%s' has %zu", idx->inputs.path, idx->inputs.rows, idx->targets.path,
-                       idx->targets.rows);
+    if (idx->targets.of.rows == idx->inputs.of.rows) return OK;
+    return status_data("%s has %zu rows, but '%s' has %zu", idx->inputs.path, idx->inputs.of.rows, idx->targets.path,
+                       idx->targets.of.rows);
 }
 
 /* Adds the dimension of the channel to images and of the feature to scalars. */
 static void set_shape(struct idx *idx) {
     struct source *base = &idx->base;
-    const struct idx_file *file = &idx->inputs;
-    int missing = file->dims == 1 || file->dims == 3;
-    base->rows = file->rows;
-    base->input_size = file->size;
-    base->target_size = idx->targets.size;
-    base->input_dims = file->dims - 1 + missing;
+    const struct npy_header *of = &idx->inputs.of, *targets = &idx->targets.of;
+    int missing = of->dims == 1 || of->dims == 3;
+    base->rows = of->rows;
+    base->input_size = of->size;
+    base->target_size = targets->size;
+    base->input_dims = of->dims - 1 + missing;
     base->input_shape[0] = 1;
-    for (int i = 1; i < file->dims; i++) base->input_shape[i - 1 + missing] = file->shape[i];
-    base->target_dims = idx->targets.dims ? idx->targets.dims - 1 : 0;
-    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = idx->targets.shape[i + 1];
-    base->is_float32 = file->type->is_float32;
-    base->is_bytes = file->type->value == of_uint8;
-    base->divide = base->is_bytes && file->dims >= 3 ? 255 : 1; /* as torchvision's ToTensor */
-    base->is_small = file->packed != NULL;
+    for (int i = 1; i < of->dims; i++) base->input_shape[i - 1 + missing] = (int64_t)of->shape[i];
+    base->target_dims = targets->dims ? targets->dims - 1 : 0;
+    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = (int64_t)targets->shape[i + 1];
+    base->is_float32 = of->type->is_float32;
+    base->is_bytes = of->type == npy_type_named("uint8");
+    base->divide = base->is_bytes && of->dims >= 3 ? 255 : 1; /* as torchvision's ToTensor */
+    base->is_small = idx->inputs.packed != NULL;
 }
 
 static void close_idx(struct source *source) {
@@ -279,13 +242,10 @@ static void describe_idx(const struct source *source, enum row_value kind, size_
     const struct idx *idx = (const struct idx *)source;
     const struct idx_file *file = kind == ROW_TARGET ? &idx->targets : &idx->inputs;
     text_printf(out, "%s: row %zu", file->path, row);
-    size_t block = file->size;
-    for (int i = 1; i < file->dims; i++) {
-        block /= file->shape[i];
-        text_printf(out, "%s%zu", i == 1 ? ", element [" : ", ", element / block);
-        element %= block;
-    }
-    if (file->dims > 1) text_add(out, "]");
+    if (file->of.dims == 1) return;
+    text_add(out, ", element [");
+    npy_add_indices(file->of.dims - 1, file->of.shape + 1, element, out);
+    text_add(out, "]");
 }
 
 static const char *const extensions[] = {".idx", ".idx.gz", "-ubyte", "-ubyte.gz", NULL};
@@ -295,7 +255,7 @@ const struct dataset_format dataset_idx = {.name = "idx",
                                            .has_target_file = true,
                                            .open = open_idx,
                                            .read = read_idx,
-                                           .read_bytes = read_bytes,
+                                           .read_stored = read_stored,
                                            .describe = describe_idx,
                                            .close = close_idx,
                                            .pytorch = "read_idx({path}, {labels})"};

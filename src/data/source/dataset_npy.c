@@ -2,7 +2,6 @@
  * names of the targets' file or arrays are not given, they follow from pairs of usual words: x and y, images and
  * labels. */
 #include <ctype.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,12 +20,10 @@ struct npy_array {
     struct npy_header of;
     uint64_t start;  /* of the values in the file, unless the member is compressed */
     uint8_t *values; /* of a compressed member, after the first read */
+    struct channels_last layout;
 };
 
 /* ---- one array ---- */
-
-/* Rows are read with pread. The file is not mapped: a file that another program truncates would end the run with SIGBUS
- * instead of a sentence, and the page cache is the same. */
 
 static status check_size(const struct npy_array *array, double bytes) {
     double expected = (double)array->of.bytes + npy_header_value_bytes(&array->of);
@@ -64,29 +61,16 @@ static status npy_array_open_member(const struct zip *zip, const struct zip_memb
     return s;
 }
 
-static void npy_array_free(struct npy_array *array) { buffer_free(array->values); }
+static void npy_array_free(struct npy_array *array) {
+    buffer_free(array->values);
+    channels_last_free(&array->layout);
+}
 
 /* Bytes [offset] .. of the values. */
 static status read_values(const struct npy_array *array, uint64_t offset, void *out, size_t size) {
-    size_t got;
-    if (array->values) {
-        memcpy(out, array->values + array->of.bytes + offset, size);
-        return OK;
-    }
-    TRY(io_read_at(array->fd, array->path, out, size, array->start + offset, &got));
-    if (got == size) return OK;
-    return status_data("%s: the file was truncated after it was opened", array->path);
-}
-
-/* The index among the elements of a row in C order of element [f] in Fortran order. */
-static size_t in_c_order(const struct npy_header *of, size_t f) {
-    size_t element = 0, block = of->size;
-    for (int i = 1; i < of->dims; i++) {
-        block /= of->shape[i];
-        element += f % of->shape[i] * block;
-        f /= of->shape[i];
-    }
-    return element;
+    if (!array->values) return npy_read_raw(array->fd, array->path, array->start + offset, out, size);
+    memcpy(out, array->values + array->of.bytes + offset, size);
+    return OK;
 }
 
 /* Each element of the rows is a column of the file, from which [count] adjacent values are read to the end of [out].
@@ -99,7 +83,7 @@ static status read_fortran(struct npy_array *array, size_t first, size_t count, 
     uint8_t *raw = (uint8_t *)(values + count);
     status s = OK;
     for (size_t f = 0; !s && f < size; f++) {
-        size_t element = in_c_order(of, f);
+        size_t element = npy_in_c_order(of->dims - 1, of->shape + 1, f);
         s = read_values(array, ((uint64_t)f * of->rows + first) * width, raw, count * width);
         if (!s && out) npy_header_convert(of, raw, count, values);
         for (size_t i = 0; !s && i < count; i++) {
@@ -124,43 +108,36 @@ static status npy_array_read(struct npy_array *array, size_t first, size_t count
     const struct npy_header *of = &array->of;
     size_t n = count * of->size, width = of->type->bytes;
     TRY(prepare(array));
-    if (of->is_fortran) return read_fortran(array, first, count, out, NULL);
-    uint8_t *raw = (uint8_t *)out + n * (sizeof *out - width);
-    TRY(read_values(array, (uint64_t)first * of->size * width, raw, n * width));
-    npy_header_convert(of, raw, n, out);
+    if (of->is_fortran) {
+        TRY(read_fortran(array, first, count, out, NULL));
+    } else {
+        uint8_t *raw = (uint8_t *)out + n * (sizeof *out - width);
+        TRY(read_values(array, (uint64_t)first * of->size * width, raw, n * width));
+        npy_header_convert(of, raw, n, out);
+    }
+    channels_last_apply(&array->layout, out, count, of->size * sizeof *out, sizeof *out);
     return OK;
 }
 
-/* Whether npy_array_read_floats may be called: values are float32 of this machine, in C order. */
+/* Whether rows are floats as they are stored: values are float32 of this machine, in C order. */
 static bool npy_array_has_floats(const struct npy_array *array) {
     return strcmp(array->of.type->name, "float32") == 0 && !array->of.is_swapped && !array->of.is_fortran;
 }
 
-/* a hint to the operating system */
 static void npy_array_will_read(const struct npy_array *array, size_t row) {
     size_t bytes = array->of.size * array->of.type->bytes;
     if (!array->of.is_fortran && (!array->member || !array->member->is_deflated))
-        posix_fadvise(array->fd, (off_t)(array->start + (uint64_t)row * bytes), (off_t)bytes, POSIX_FADV_WILLNEED);
+        npy_will_read(array->fd, array->start + (uint64_t)row * bytes, bytes);
 }
 
-static status npy_array_read_floats(struct npy_array *array, size_t first, size_t count, float *out) {
-    size_t row = array->of.size * sizeof *out;
+/* The same without conversion, for values of one byte or where npy_array_has_floats. */
+static status npy_array_read_stored(struct npy_array *array, size_t first, size_t count, void *out) {
+    size_t width = array->of.type->bytes, row = array->of.size * width;
     TRY(prepare(array));
-    return read_values(array, (uint64_t)first * row, (uint8_t *)out, count * row);
-}
-
-/* The same without conversion, for values of one byte. */
-static status npy_array_read_bytes(struct npy_array *array, size_t first, size_t count, uint8_t *out) {
-    const struct npy_header *of = &array->of;
-    TRY(prepare(array));
-    if (of->is_fortran) return read_fortran(array, first, count, NULL, out);
-    return read_values(array, (uint64_t)first * of->size, out, count * of->size);
-}
-
-/* Adds "a.npy: row 3, element [1, 2]". */
-static void npy_array_describe(const struct npy_array *array, size_t row, size_t element, struct text *out) {
-    text_printf(out, "%s: row %zu", array->name, row);
-    npy_add_element(&array->of, element, out);
+    TRY(array->of.is_fortran ? read_fortran(array, first, count, NULL, out)
+                             : read_values(array, (uint64_t)first * row, out, count * row));
+    channels_last_apply(&array->layout, out, count, row, width);
+    return OK;
 }
 
 /* Adds "float32 (100, 28, 28)", with ", Fortran order" where the first index changes fastest. */
@@ -184,10 +161,9 @@ struct npy {
     struct arena *arena;
     struct file files[2]; /* inputs and targets; .npz has one */
     struct zip zip;
-    struct npy_array inputs, targets, weights, groups; /* weights, groups: .npz */
-    const char *group_key;                             /* that names the groups */
-    const char *names[2];                              /* .npz: of the arrays */
-    struct channels_last layout, target_layout;
+    struct npy_array arrays[ROW_GROUP + 1]; /* by enum row_value; weights, groups: .npz */
+    const char *group_key;                  /* that names the groups */
+    const char *names[2];                   /* .npz: of the arrays */
 };
 
 static const char *const words[][2] = {
@@ -217,17 +193,17 @@ static status open_file(struct npy *npy, int index, const char *path) {
 
 /* All arrays have the same rows. */
 static status check_rows(const struct npy *npy) {
-    const struct npy_array *others[] = {&npy->targets, &npy->weights, &npy->groups};
-    for (size_t i = 0; i < 3; i++)
-        if (others[i]->name && npy->inputs.of.rows != others[i]->of.rows)
-            return status_data("%s has %zu rows, but %s has %zu", npy->inputs.name, npy->inputs.of.rows,
-                               others[i]->name, others[i]->of.rows);
-    if (npy->groups.name && npy->groups.of.size != 1)
-        return status_data("%s: %s has %zu values a row instead of one", npy->group_key, npy->groups.name,
-                           npy->groups.of.size);
-    if (!npy->weights.name || npy->weights.of.size == 1) return OK;
-    return status_data("dataset.weights: %s has %zu values a row instead of one weight", npy->weights.name,
-                       npy->weights.of.size);
+    const struct npy_array *inputs = npy->arrays, *weights = &npy->arrays[ROW_WEIGHT],
+                           *groups = &npy->arrays[ROW_GROUP];
+    for (const struct npy_array *other = inputs + 1; other <= groups; other++)
+        if (other->name && inputs->of.rows != other->of.rows)
+            return status_data("%s has %zu rows, but %s has %zu", inputs->name, inputs->of.rows, other->name,
+                               other->of.rows);
+    if (groups->name && groups->of.size != 1)
+        return status_data("%s: %s has %zu values a row instead of one", npy->group_key, groups->name, groups->of.size);
+    if (!weights->name || weights->of.size == 1) return OK;
+    return status_data("dataset.weights: %s has %zu values a row instead of one weight", weights->name,
+                       weights->of.size);
 }
 
 static status check_count(const struct string_list *names, const char *key, const char *format) {
@@ -274,7 +250,7 @@ static status open_npy_files(struct npy *npy, const struct dataset_config *confi
         return status_usage("dataset.inputs: an .npy file is one array and has no names; remove the key");
     TRY(check_count(&config->targets, "targets", npy->base.format->name));
     TRY(open_file(npy, 0, path));
-    TRY(npy_array_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, &npy->inputs));
+    TRY(npy_array_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, &npy->arrays[ROW_INPUT]));
     if (config->request.without_targets) return OK;
     if (train)
         targets = config->validation.targets;
@@ -283,7 +259,7 @@ static status open_npy_files(struct npy *npy, const struct dataset_config *confi
     if (!targets) TRY(find_targets(npy, path, key, &targets));
     TRY(open_file(npy, 1, targets));
     npy->base.target_name = npy->files[1].path;
-    return npy_array_open(npy->files[1].fd, npy->files[1].path, npy->files[1].bytes, &npy->targets);
+    return npy_array_open(npy->files[1].fd, npy->files[1].path, npy->files[1].bytes, &npy->arrays[ROW_TARGET]);
 }
 
 /* ---- .npz ---- */
@@ -383,59 +359,51 @@ static status open_npz_file(struct npy *npy, const struct dataset_config *config
     TRY(open_file(npy, 0, path));
     TRY(zip_open(npy->files[0].fd, npy->files[0].path, npy->files[0].bytes, npy->arena, &npy->zip));
     TRY(choose_arrays(npy, config, is_npz ? (const struct npy *)train : NULL));
-    TRY(open_array(npy, npy->names[0], &npy->inputs));
+    TRY(open_array(npy, npy->names[0], &npy->arrays[ROW_INPUT]));
     npy->group_key = dataset_group_key(config);
     if (dataset_group(config))
-        TRY(status_prefix(open_array(npy, dataset_group(config), &npy->groups), "%s", npy->group_key));
+        TRY(status_prefix(open_array(npy, dataset_group(config), &npy->arrays[ROW_GROUP]), "%s", npy->group_key));
     if (config->request.without_targets) return OK;
-    if (config->weights) TRY(status_prefix(open_array(npy, config->weights, &npy->weights), "dataset.weights"));
+    if (config->weights)
+        TRY(status_prefix(open_array(npy, config->weights, &npy->arrays[ROW_WEIGHT]), "dataset.weights"));
     npy->base.target_name = npy->names[1];
-    return open_array(npy, npy->names[1], &npy->targets);
+    return open_array(npy, npy->names[1], &npy->arrays[ROW_TARGET]);
 }
 
 /* ---- the source ---- */
 
 static void set_shape(struct npy *npy) {
     struct source *base = &npy->base;
-    const struct npy_header *of = &npy->inputs.of;
+    const struct npy_array *inputs = &npy->arrays[ROW_INPUT], *targets = &npy->arrays[ROW_TARGET];
+    const struct npy_header *of = &inputs->of;
     base->rows = of->rows;
     base->input_size = of->size;
-    base->target_size = npy->targets.name ? npy->targets.of.size : 0;
+    base->target_size = targets->name ? targets->of.size : 0;
     base->input_dims = of->dims > 1 ? of->dims - 1 : 1;
     base->input_shape[0] = 1;
     for (int i = 1; i < of->dims; i++) base->input_shape[i - 1] = (int64_t)of->shape[i];
-    base->target_dims = npy->targets.name ? npy->targets.of.dims - 1 : 0;
-    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = (int64_t)npy->targets.of.shape[i + 1];
+    base->target_dims = targets->name ? targets->of.dims - 1 : 0;
+    for (int i = 0; i < base->target_dims; i++) base->target_shape[i] = (int64_t)targets->of.shape[i + 1];
     base->is_float32 = of->type->is_float32;
-    base->has_floats = npy_array_has_floats(&npy->inputs);
+    base->has_floats = npy_array_has_floats(inputs);
     base->is_bytes = strcmp(of->type->name, "uint8") == 0;
-    base->is_small = npy->inputs.member && npy->inputs.member->is_deflated;
+    base->is_small = inputs->member && inputs->member->is_deflated;
 }
 
 /* Transposes the inputs, and targets of their height and width. */
 static status set_layout(struct npy *npy) {
     struct source *base = &npy->base;
-    if (base->input_dims != 3) return channels_last_reject(npy->inputs.name, base->input_dims);
+    if (base->input_dims != 3) return channels_last_reject(npy->arrays[ROW_INPUT].name, base->input_dims);
     bool fits = channels_last_fits(base->target_dims, base->target_shape, base->input_shape);
-    TRY(channels_last_create(base->input_shape, &npy->layout));
-    return fits ? channels_last_create(base->target_shape, &npy->target_layout) : OK;
-}
-
-/* Rows (count) of [size] values of [bytes] bytes, as they were read. */
-static void apply_layout(const struct channels_last *layout, void *rows, size_t count, size_t size, size_t bytes) {
-    channels_last_apply(layout, rows, count, size * bytes, bytes);
+    TRY(channels_last_create(base->input_shape, &npy->arrays[ROW_INPUT].layout));
+    return fits ? channels_last_create(base->target_shape, &npy->arrays[ROW_TARGET].layout) : OK;
 }
 
 static void close_npy(struct source *source) {
     struct npy *npy = (struct npy *)source;
-    npy_array_free(&npy->inputs);
-    npy_array_free(&npy->targets);
-    npy_array_free(&npy->weights);
-    npy_array_free(&npy->groups);
+    for (int i = 0; i <= ROW_GROUP; i++) npy_array_free(&npy->arrays[i]);
     for (int i = 0; i < 2; i++) /* nothing was written that could be lost */
         if (npy->files[i].fd >= 0) status_free(io_close(npy->files[i].fd, npy->files[i].path));
-    channels_last_free(&npy->layout);
-    channels_last_free(&npy->target_layout);
     arena_destroy(npy->arena);
     free(npy);
 }
@@ -473,48 +441,28 @@ static status open_npz(const struct dataset_config *config, const char *path, bo
 
 static status read_npy(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
     struct npy *npy = (struct npy *)source;
-    if (inputs) {
-        TRY(npy_array_read(&npy->inputs, first, count, inputs));
-        apply_layout(&npy->layout, inputs, count, source->input_size, sizeof *inputs);
-    }
-    if (!targets) return OK;
-    TRY(npy_array_read(&npy->targets, first, count, targets));
-    apply_layout(&npy->target_layout, targets, count, source->target_size, sizeof *targets);
-    return OK;
+    if (inputs) TRY(npy_array_read(&npy->arrays[ROW_INPUT], first, count, inputs));
+    return targets ? npy_array_read(&npy->arrays[ROW_TARGET], first, count, targets) : OK;
 }
 
-static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
-    struct npy *npy = (struct npy *)source;
-    TRY(npy_array_read_floats(&npy->inputs, first, count, inputs));
-    apply_layout(&npy->layout, inputs, count, source->input_size, sizeof *inputs);
-    return OK;
+static status read_stored(struct source *source, bool as_floats, size_t first, size_t count, void *inputs) {
+    (void)as_floats; /* the type in the file says it */
+    return npy_array_read_stored(&((struct npy *)source)->arrays[ROW_INPUT], first, count, inputs);
 }
 
 static void will_read(const struct source *source, size_t row) {
-    npy_array_will_read(&((const struct npy *)source)->inputs, row);
+    npy_array_will_read(&((const struct npy *)source)->arrays[ROW_INPUT], row);
 }
 
 static status read_extra(struct source *source, enum row_value extra, size_t first, size_t count, double *values) {
-    struct npy *npy = (struct npy *)source;
-    return npy_array_read(extra == ROW_WEIGHT ? &npy->weights : &npy->groups, first, count, values);
-}
-
-static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
-    struct npy *npy = (struct npy *)source;
-    TRY(npy_array_read_bytes(&npy->inputs, first, count, inputs));
-    apply_layout(&npy->layout, inputs, count, source->input_size, 1);
-    return OK;
+    return npy_array_read(&((struct npy *)source)->arrays[extra], first, count, values);
 }
 
 static void describe_npy(const struct source *source, enum row_value kind, size_t row, size_t element,
                          struct text *out) {
-    const struct npy *npy = (const struct npy *)source;
-    if (kind == ROW_WEIGHT || kind == ROW_GROUP)
-        npy_array_describe(kind == ROW_WEIGHT ? &npy->weights : &npy->groups, row, 0, out);
-    else if (kind == ROW_TARGET)
-        npy_array_describe(&npy->targets, row, channels_last_element(&npy->target_layout, element), out);
-    else
-        npy_array_describe(&npy->inputs, row, channels_last_element(&npy->layout, element), out);
+    const struct npy_array *array = &((const struct npy *)source)->arrays[kind];
+    text_printf(out, "%s: row %zu", array->name, row);
+    npy_add_element(&array->of, channels_last_element(&array->layout, element), out);
 }
 
 /* ---- inspect ---- */
@@ -570,9 +518,8 @@ const struct dataset_format dataset_npy = {.name = "npy",
                                            .has_target_file = true,
                                            .open = open_npy,
                                            .read = read_npy,
-                                           .read_floats = read_floats,
+                                           .read_stored = read_stored,
                                            .will_read = will_read,
-                                           .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,
                                            .inspect = inspect_npy};
@@ -584,10 +531,9 @@ const struct dataset_format dataset_npz = {.name = "npz",
                                            .has_layout = true,
                                            .open = open_npz,
                                            .read = read_npy,
-                                           .read_floats = read_floats,
+                                           .read_stored = read_stored,
                                            .will_read = will_read,
                                            .read_extra = read_extra,
-                                           .read_bytes = read_bytes,
                                            .describe = describe_npy,
                                            .close = close_npy,
                                            .inspect = inspect_npz,

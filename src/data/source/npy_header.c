@@ -3,9 +3,11 @@
 #include "data/source/npy_header.h"
 
 #include <byteswap.h>
+#include <fcntl.h>
 #include <string.h>
 
 #include "base/bits.h"
+#include "base/files/io.h"
 #include "base/scoped.h"
 
 #define MAGIC "\x93NUMPY"
@@ -174,7 +176,7 @@ static status parse_dictionary(const char *name, struct scan *scan, struct npy_h
 
 /* ---- the header ---- */
 
-static status check_shape(const char *name, struct npy_header *header) {
+status npy_header_check_shape(const char *name, struct npy_header *header) {
     if (header->dims == 0) return status_data("%s: it is a single number; a dataset needs an array of rows", name);
     if (header->dims > MAX_DIMS + 1)
         return status_data("%s: it has %d dimensions; rows need 1 to %d", name, header->dims, MAX_DIMS + 1);
@@ -205,23 +207,58 @@ status npy_header_parse(const char *name, const uint8_t *bytes, size_t size, str
     const char *text = (const char *)bytes + PREFIX + counter;
     while (length > 0 && text[length - 1] == '\n') length--;
     TRY(parse_dictionary(name, &(struct scan){text, text + length}, out));
-    return check_shape(name, out);
+    return npy_header_check_shape(name, out);
+}
+
+static size_t count_values(int dims, const size_t *shape) {
+    size_t count = 1;
+    for (int i = 0; i < dims; i++) count *= shape[i];
+    return count;
+}
+
+void npy_add_indices(int dims, const size_t *shape, size_t at, struct text *out) {
+    size_t block = count_values(dims, shape);
+    for (int i = 0; i < dims; i++) {
+        block /= shape[i];
+        text_printf(out, "%s%zu", i ? ", " : "", at / block);
+        at %= block;
+    }
+}
+
+size_t npy_in_c_order(int dims, const size_t *shape, size_t at) {
+    size_t index = 0, block = count_values(dims, shape);
+    for (int i = 0; i < dims; i++) {
+        block /= shape[i];
+        index += at % shape[i] * block;
+        at /= shape[i];
+    }
+    return index;
 }
 
 void npy_add_element(const struct npy_header *header, size_t element, struct text *out) {
-    size_t block = header->size;
     if (header->dims == 2) text_printf(out, ", column %zu", element);
     if (header->dims <= 2) return;
-    for (int i = 1; i < header->dims; i++) {
-        block /= header->shape[i];
-        text_printf(out, "%s%zu", i == 1 ? ", element [" : ", ", element / block);
-        element %= block;
-    }
+    text_add(out, ", element [");
+    npy_add_indices(header->dims - 1, header->shape + 1, element, out);
     text_add(out, "]");
 }
 
 double npy_header_value_bytes(const struct npy_header *header) {
     return (double)header->rows * (double)header->size * (double)header->type->bytes;
+}
+
+/* ---- values ---- */
+
+/* Files are read with pread, not mapped: a file that another program truncates would end the run with SIGBUS instead of
+ * a sentence, and the page cache is the same. */
+status npy_read_raw(int fd, const char *path, uint64_t offset, void *out, size_t size) {
+    size_t got;
+    TRY(io_read_at(fd, path, out, size, offset, &got));
+    return got == size ? OK : status_data("%s: the file was truncated after it was opened", path);
+}
+
+void npy_will_read(int fd, uint64_t offset, size_t size) {
+    posix_fadvise(fd, (off_t)offset, (off_t)size, POSIX_FADV_WILLNEED); /* a hint: a failure is ignored */
 }
 
 static void swap(void *values, size_t count, size_t bytes) {

@@ -36,11 +36,27 @@ struct npy_header {
  * the array, for messages. STATUS_DATA for anything that is not an array of numbers with one or more dimensions. */
 status npy_header_parse(const char *name, const uint8_t *bytes, size_t size, struct npy_header *out);
 
+/* Sets rows and size of an array whose dims and shape are known, which npy_header_parse does. STATUS_DATA: it has no
+ * rows, or more values than can be read. */
+status npy_header_check_shape(const char *name, struct npy_header *header);
+
 /* Bytes of all values; exact below 2^53. */
 double npy_header_value_bytes(const struct npy_header *header);
 
+/* Adds "1, 2", the indices of value [at] of an array of [shape] (dims) in C order. */
+void npy_add_indices(int dims, const size_t *shape, size_t at, struct text *out);
+
+/* Where value [at] of such an array in Fortran order, whose first index changes fastest, is in C order. */
+size_t npy_in_c_order(int dims, const size_t *shape, size_t at);
+
 /* Adds the place of value [element] of a row, ", column 2", or ", element [1, 2]" of rows with several dimensions. */
 void npy_add_element(const struct npy_header *header, size_t element, struct text *out);
+
+/* Reads [size] raw bytes of values at [offset]; STATUS_DATA when the file has become shorter than it was. */
+status npy_read_raw(int fd, const char *path, uint64_t offset, void *out, size_t size);
+
+/* Tells the operating system that they will be read soon. */
+void npy_will_read(int fd, uint64_t offset, size_t size);
 
 /* Converts raw values (count), which are overwritten when they are swapped, to out (count). [out] may overlap the
  * values where these are at its end. */

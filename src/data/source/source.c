@@ -345,34 +345,32 @@ static size_t file_of(const struct joined *j, size_t row) {
     return low;
 }
 
-/* Inputs as doubles, floats or bytes. */
-static status read_parts(struct joined *j, size_t first, size_t count, double *inputs, float *floats, uint8_t *bytes,
+/* Inputs as doubles, or as they are stored. */
+static status read_parts(struct joined *j, size_t first, size_t count, double *inputs, char *stored, bool as_floats,
                          double *targets) {
-    size_t done = 0;
+    size_t done = 0, row_bytes = j->base.input_size * (as_floats ? sizeof(float) : 1);
     for (size_t i = file_of(j, first); done < count; i++) {
         size_t row = first + done, n = j->first[i + 1] - row;
         struct source *source = j->sources[i];
         if (n > count - done) n = count - done;
-        size_t at = done * j->base.input_size;
+        size_t at = done;
         done += n;
         if (n == 0) continue; /* a file without rows */
-        if (bytes)
-            TRY(source->format->read_bytes(source, row - j->first[i], n, bytes + at));
-        else if (floats)
-            TRY(source->format->read_floats(source, row - j->first[i], n, floats + at));
+        if (stored)
+            TRY(source->format->read_stored(source, as_floats, row - j->first[i], n, stored + at * row_bytes));
         else
-            TRY(source->format->read(source, row - j->first[i], n, inputs ? inputs + at : NULL,
-                                     targets ? targets + (done - n) * j->base.target_size : NULL));
+            TRY(source->format->read(source, row - j->first[i], n, inputs ? inputs + at * j->base.input_size : NULL,
+                                     targets ? targets + at * j->base.target_size : NULL));
     }
     return OK;
 }
 
 static status read_joined(struct source *source, size_t first, size_t count, double *inputs, double *targets) {
-    return read_parts((struct joined *)source, first, count, inputs, NULL, NULL, targets);
+    return read_parts((struct joined *)source, first, count, inputs, NULL, false, targets);
 }
 
-static status read_floats(struct source *source, size_t first, size_t count, float *inputs) {
-    return read_parts((struct joined *)source, first, count, NULL, inputs, NULL, NULL);
+static status read_stored(struct source *source, bool as_floats, size_t first, size_t count, void *inputs) {
+    return read_parts((struct joined *)source, first, count, NULL, inputs, as_floats, NULL);
 }
 
 static void will_read(const struct source *source, size_t row) {
@@ -391,10 +389,6 @@ static status read_extra(struct source *source, enum row_value extra, size_t fir
         done += n;
     }
     return OK;
-}
-
-static status read_bytes(struct source *source, size_t first, size_t count, uint8_t *inputs) {
-    return read_parts((struct joined *)source, first, count, NULL, NULL, inputs, NULL);
 }
 
 static void describe_joined(const struct source *source, enum row_value kind, size_t row, size_t element,
@@ -418,10 +412,9 @@ static void shape_of_name(const struct source *source, bool is_target, size_t in
 
 static const struct dataset_format format_joined = {.name = "joined",
                                                     .read = read_joined,
-                                                    .read_floats = read_floats,
+                                                    .read_stored = read_stored,
                                                     .will_read = will_read,
                                                     .read_extra = read_extra,
-                                                    .read_bytes = read_bytes,
                                                     .describe = describe_joined,
                                                     .columns = columns_of,
                                                     .shape_of_name = shape_of_name,

@@ -56,8 +56,8 @@ struct source {
     int64_t target_shape[MAX_DIMS]; /* (target_dims) */
     int64_t classes;                /* number of classes, if known without reading all rows; else 0 */
     bool is_float32;                /* each input is exact in float32 (float, half, 8 and 16 bit integers) */
-    bool has_floats;                /* read_floats may be called */
-    bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_bytes */
+    bool has_floats;                /* read_stored may read floats */
+    bool is_bytes;                  /* each input is 0 .. 255 and is stored as a byte in memory, see read_stored */
     double divide;                  /* inputs are divided by it; 0 from open: no default of the format (1) */
     size_t threads;                 /* with decode: the number of threads that may call it */
     enum row_access access;
@@ -120,17 +120,15 @@ struct dataset_format {
      * are numbers, whose order is that of the groups; NAN: missing. NULL: the format has neither. */
     status (*read_extra)(struct source *source, enum row_value extra, size_t first, size_t count, double *values);
 
-    /* With has_floats: read for inputs that are exact in float32, without the way through doubles. */
-    status (*read_floats)(struct source *source, size_t first, size_t count, float *inputs);
+    /* Reads the inputs (count, input_size) of the same rows without the way through doubles: with is_bytes as uint8_t,
+     * or with has_floats and [as_floats] as floats. */
+    status (*read_stored)(struct source *source, bool as_floats, size_t first, size_t count, void *inputs);
 
     /* Tells the operating system that the inputs of the row will be read soon, so that it reads the rows of a batch
      * together; NULL: nothing. */
     void (*will_read)(const struct source *source, size_t row);
 
-    /* With is_bytes: reads the inputs (count, input_size) of the same rows. */
-    status (*read_bytes)(struct source *source, size_t first, size_t count, uint8_t *inputs);
-
-    /* Instead of read_bytes, where a row takes a long time: reads the inputs (input_size) of one row. Thread-safe for
+    /* Instead of read_stored, where a row takes a long time: reads the inputs (input_size) of one row. Thread-safe for
      * different [thread]s below source->threads. */
     status (*decode)(struct source *source, size_t row, size_t thread, uint8_t *inputs);
 
