@@ -32,8 +32,6 @@
 #define MAX_COMPARED 10000 /* names; a run finds duplicates among more */
 #define MAX_NUMBER_CLASSES SUGGESTED_NUMBER_CLASSES
 
-/* ---- columns ---- */
-
 static bool holds_texts(const struct column_view *c) { return c->numbers < c->values; }
 
 static bool are_categories(const struct column_view *c) {
@@ -848,8 +846,8 @@ static void read_sizes(const struct archive *archive, const struct string_list *
             status_free(s);
             continue;
         }
-        out->items[0][out->count] = header.height;
-        out->items[1][out->count++] = header.width;
+        out->items[0][out->count] = (int64_t)header.height;
+        out->items[1][out->count++] = (int64_t)header.width;
         out->grey += header.is_grey;
     }
 }

@@ -320,61 +320,12 @@ void exif_upright_row(int orientation, const uint8_t *pixels, size_t height, siz
     }
 }
 
-/* ---- sizes ---- */
-
-/* Only for suggestions: the decoders check the whole file. */
-
-#define MAX_BYTES 65536 /* EXIF data before the size may be that long */
-
-static uint32_t big_endian(const uint8_t *bytes, int count) {
-    uint32_t value = 0;
-    for (int i = 0; i < count; i++) value = value << 8 | bytes[i];
-    return value;
-}
-
-/* The signature, then the chunk IHDR: length, type, width, height, bits, colour type; type 0 and 4 are grey. */
-static bool read_png(const uint8_t *bytes, size_t size, struct image_header *out) {
-    static const uint8_t signature[] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-    if (size < 26 || memcmp(bytes, signature, sizeof signature) != 0) return false;
-    *out = (struct image_header){
-        .width = big_endian(bytes + 16, 4), .height = big_endian(bytes + 20, 4), .is_grey = (bytes[25] & 3) == 0};
-    return true;
-}
-
-static bool is_frame(uint8_t marker) {
-    return marker >= 0xc0 && marker <= 0xcf && marker != 0xc4 && marker != 0xc8 && marker != 0xcc;
-}
-
-/* Segments: 0xff, marker, length; that of a frame: bits, height, width, components. */
-static bool read_jpeg(const uint8_t *bytes, size_t size, struct image_header *out) {
-    if (size < 4 || bytes[0] != 0xff || bytes[1] != 0xd8) return false;
-    for (size_t at = 2; at + 10 <= size && bytes[at] == 0xff; at += 2 + big_endian(bytes + at + 2, 2)) {
-        while (at + 10 < size && bytes[at + 1] == 0xff) at++; /* fill bytes */
-        if (!is_frame(bytes[at + 1])) continue;
-        *out = (struct image_header){.height = big_endian(bytes + at + 5, 2),
-                                     .width = big_endian(bytes + at + 7, 2),
-                                     .is_grey = bytes[at + 9] == 1};
-        return true;
-    }
-    return false;
-}
-
-status image_header_read(const struct image_place *place, struct image_header *out, bool *found) {
-    uint8_t bytes[MAX_BYTES];
-    size_t size = 0;
-    *found = false;
-    TRY(archive_read(place->archive, place->path, bytes, sizeof bytes, &size));
-    *found = read_png(bytes, size, out) || read_jpeg(bytes, size, out);
-    if (*found) *found = out->width > 0 && out->height > 0;
-    return OK;
-}
-
 /* ---- decoding ---- */
 
 /* The kind of a file is found by its first bytes, as Pillow does, not by its name. */
 
 #define MAX_FILE ((uint64_t)1 << 30) /* bytes */
-#define MAX_HEADER 65536             /* bytes in which EXIF data are searched for */
+#define MAX_HEADER 65536             /* bytes, in which the size and EXIF data are searched for */
 
 static bool has_extension(const char *path, const char *const *extensions) {
     size_t length = strlen(path);
@@ -615,9 +566,8 @@ static void decode_jpeg(struct jpeg *jpeg, const uint8_t *bytes, size_t size, bo
     jpeg->failure = jpeg->orientation == 1 ? read_jpeg_rows(jpeg, has_end(bytes, size)) : read_jpeg_turned(jpeg);
 }
 
-/* With [size_only] only *width and *height are set, of the upright image with exif_orientation. */
 static status image_decode_jpeg(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only,
-                                size_t *width, size_t *height) {
+                                struct image_header *out) {
     struct jpeg jpeg = {.decoder = decoder, .orientation = 1};
     if (decoder->config->exif_orientation) jpeg.orientation = exif_orientation(bytes, size);
     bool is_swapped = exif_is_swapped(jpeg.orientation);
@@ -627,8 +577,9 @@ static status image_decode_jpeg(struct image_decoder *decoder, const uint8_t *by
     jpeg.errors.emit_message = warn_jpeg;
     jpeg.errors.output_message = ignore;
     decode_jpeg(&jpeg, bytes, size, size_only);
-    *width = is_swapped ? jpeg.image.image_height : jpeg.image.image_width;
-    *height = is_swapped ? jpeg.image.image_width : jpeg.image.image_height;
+    size_t width = jpeg.image.image_width, height = jpeg.image.image_height;
+    *out = (struct image_header){"JPEG", is_swapped ? height : width, is_swapped ? width : height,
+                                 jpeg.image.num_components == 1};
     jpeg_destroy_decompress(&jpeg.image);
     return jpeg.failure;
 }
@@ -645,7 +596,7 @@ struct png {
     const uint8_t *next;
     size_t left;     /* bytes */
     uint8_t *pixels; /* (height, width, IMAGE_PIXEL) of an interlaced image; are_indexes: (height, width) */
-    bool are_indexes;
+    bool are_indexes, is_grey;
     size_t width, height;
     status failure; /* of this program, instead of a message of libpng */
 };
@@ -728,6 +679,7 @@ static void read_png_image(struct png *png, bool size_only) {
     png_read_info(png->reader, png->info);
     png->width = png_get_image_width(png->reader, png->info);
     png->height = png_get_image_height(png->reader, png->info);
+    png->is_grey = !(png_get_color_type(png->reader, png->info) & PNG_COLOR_MASK_COLOR);
     png->failure = image_check_size(png->decoder, png->width, png->height);
     if (!png->failure && !size_only) png->failure = png->are_indexes ? read_png_indexes(png) : read_png_rows(png);
 }
@@ -746,49 +698,28 @@ static status decode_png(struct png *result, bool size_only) {
     return png.failure;
 }
 
-static status image_decode_png(struct image_decoder *decoder, const uint8_t *bytes, size_t size, bool size_only,
-                               size_t *width, size_t *height) {
-    struct png png = {.decoder = decoder, .next = bytes, .left = size};
-    status s = decode_png(&png, size_only);
-    buffer_free(png.pixels);
-    *width = png.width;
-    *height = png.height;
-    return s;
-}
-
-/* Decodes all pixels of a PNG image with one byte each, a grey value or an index in a palette: *pixels (height, width)
- * for buffer_free, also after a failure. */
-static status image_decode_png_indexes(struct image_decoder *decoder, const uint8_t *bytes, size_t size,
-                                       uint8_t **pixels, size_t *width, size_t *height) {
-    struct png png = {.decoder = decoder, .next = bytes, .left = size, .are_indexes = true};
-    status s = decode_png(&png, false);
-    *pixels = png.pixels;
-    *width = png.width;
-    *height = png.height;
-    return s;
-}
-
 /* ---- files ---- */
 
+/* With [size_only] the pixels are not decoded. *out: of the upright image with exif_orientation. */
 static status decode(struct image_decoder *decoder, const char *name, const uint8_t *bytes, size_t size, bool size_only,
-                     const char **kind, size_t *width, size_t *height) {
+                     struct image_header *out) {
     decoder->name = name;
-    if (size >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0) {
-        *kind = "JPEG";
-        return image_decode_jpeg(decoder, bytes, size, size_only, width, height);
-    }
+    if (size >= 3 && memcmp(bytes, "\xff\xd8\xff", 3) == 0)
+        return image_decode_jpeg(decoder, bytes, size, size_only, out);
     if (size >= 8 && memcmp(bytes, "\x89PNG\r\n\x1a\n", 8) == 0) {
-        *kind = "PNG";
-        return image_decode_png(decoder, bytes, size, size_only, width, height);
+        struct png png = {.decoder = decoder, .next = bytes, .left = size};
+        status s = decode_png(&png, size_only);
+        buffer_free(png.pixels);
+        *out = (struct image_header){"PNG", png.width, png.height, png.is_grey};
+        return s;
     }
     if (size == 0) return status_data("%s: the file is empty; replace or remove it", name);
     return status_data("%s: this is not a JPEG or PNG image; convert or remove the file", name);
 }
 
 status image_decode(struct image_decoder *decoder, const char *name, const uint8_t *bytes, size_t size, uint8_t *out) {
-    const char *kind;
-    size_t width, height;
-    TRY(decode(decoder, name, bytes, size, false, &kind, &width, &height));
+    struct image_header header;
+    TRY(decode(decoder, name, bytes, size, false, &header));
     resizer_finish(&decoder->resizer, (size_t)decoder->config->channels, out);
     return OK;
 }
@@ -828,11 +759,24 @@ status image_decode_file(struct image_decoder *decoder, const struct image_place
 }
 
 status image_describe_file(struct image_decoder *decoder, const struct image_place *place, struct text *out) {
-    const char *kind = "";
-    size_t size = 0, width = 0, height = 0;
+    struct image_header header;
+    size_t size = 0;
     TRY(read_file(decoder, place, &size));
-    TRY(decode(decoder, place->path, decoder->file, size, true, &kind, &width, &height));
-    text_printf(out, "%s %zux%zu", kind, width, height);
+    TRY(decode(decoder, place->path, decoder->file, size, true, &header));
+    text_printf(out, "%s %zux%zu", header.kind, header.width, header.height);
+    return OK;
+}
+
+status image_header_read(const struct image_place *place, struct image_header *out, bool *found) {
+    const struct image_config config = {.channels = 3};
+    struct image_decoder decoder = {.config = &config};
+    uint8_t bytes[MAX_HEADER];
+    size_t size = 0;
+    *found = false;
+    TRY(archive_read(place->archive, place->path, bytes, sizeof bytes, &size));
+    status s = decode(&decoder, place->path, bytes, size, true, out);
+    *found = !s;
+    status_free(s);
     return OK;
 }
 
@@ -848,15 +792,15 @@ status image_file_orientation(const struct image_place *place, int *orientation)
 
 static status check_mask_size(struct image_decoder *decoder, const char *path, const struct image_place *image,
                               size_t width, size_t height) {
-    const char *kind;
-    size_t size = 0, image_width = 0, image_height = 0;
+    struct image_header found;
+    size_t size = 0;
     TRY(read_file(decoder, image, &size));
-    TRY(decode(decoder, image->path, decoder->file, size, true, &kind, &image_width, &image_height));
-    if (image_width == width && image_height == height) return OK;
-    bool is_turned = image_width == height && image_height == width && !decoder->config->exif_orientation &&
+    TRY(decode(decoder, image->path, decoder->file, size, true, &found));
+    if (found.width == width && found.height == height) return OK;
+    bool is_turned = found.width == height && found.height == width && !decoder->config->exif_orientation &&
                      exif_is_swapped(exif_orientation(decoder->file, size));
     return status_data("%s: the mask has %zu x %zu pixels, but its image '%s' has %zu x %zu%s", path, width, height,
-                       image->path, image_width, image_height,
+                       image->path, found.width, found.height,
                        is_turned ? "; dataset.image.exif_orientation: true turns the image upright" : "");
 }
 
@@ -886,15 +830,17 @@ static status crop_mask(const struct image_decoder *decoder, const uint8_t *pixe
 status image_decode_mask(struct image_decoder *decoder, const struct image_place *mask, const struct image_place *image,
                          uint8_t *out) {
     const char *path = mask->path;
-    SCOPED_BUFFER uint8_t *pixels = NULL;
-    size_t size = 0, width = 0, height = 0;
+    size_t size = 0;
     TRY(read_file(decoder, mask, &size));
     decoder->name = path;
     if (size < 8 || memcmp(decoder->file, "\x89PNG\r\n\x1a\n", 8) != 0)
         return status_data("%s: a mask must be a PNG image, whose pixels are exact; convert the file", path);
-    TRY(image_decode_png_indexes(decoder, decoder->file, size, &pixels, &width, &height));
-    TRY(check_mask_size(decoder, path, image, width, height));
-    return crop_mask(decoder, pixels, width, height, out);
+    struct png png = {.decoder = decoder, .next = decoder->file, .left = size, .are_indexes = true};
+    status s = decode_png(&png, false);
+    if (!s) s = check_mask_size(decoder, path, image, png.width, png.height);
+    if (!s) s = crop_mask(decoder, png.pixels, png.width, png.height, out);
+    buffer_free(png.pixels);
+    return s;
 }
 
 /* ---- config ---- */

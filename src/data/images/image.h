@@ -69,11 +69,12 @@ status image_decode_mask(struct image_decoder *decoder, const struct image_place
 /* The size of an image from the first bytes of its file. */
 
 struct image_header {
-    uint32_t width, height;
+    const char *kind; /* "JPEG" */
+    size_t width, height;
     bool is_grey; /* no colours are stored */
 };
 
-/* *found: false for a file that is neither JPEG nor PNG, or is truncated. Fails if it cannot be read. */
+/* *found: false for a file that is neither JPEG nor PNG, or is damaged. Fails if it cannot be read. */
 status image_header_read(const struct image_place *place, struct image_header *out, bool *found);
 
 /* ---- orientation ---- */
