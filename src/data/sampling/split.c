@@ -169,10 +169,14 @@ static int compare_class_and_row(const void *a, const void *b) {
     return x->row < y->row ? -1 : x->row > y->row;
 }
 
+static void sort_rows(const int64_t *classes, size_t rows, struct member *members) {
+    for (size_t i = 0; i < rows; i++) members[i] = (struct member){classes[i], (int64_t)i};
+    qsort(members, rows, sizeof *members, compare_class_and_row);
+}
+
 /* [s]: its workspaces are set. */
 static void find_strata(const int64_t *classes, size_t rows, struct strata *s) {
-    for (size_t i = 0; i < rows; i++) s->members[i] = (struct member){classes[i], (int64_t)i};
-    qsort(s->members, rows, sizeof *s->members, compare_class_and_row);
+    sort_rows(classes, rows, s->members);
     for (size_t i = 0; i < rows; i++) {
         if (i == 0 || s->members[i].class != s->members[i - 1].class) s->count++;
         s->sizes[s->count - 1]++;
@@ -279,76 +283,51 @@ static void assign_folds(const struct split_config *config, size_t rows, int64_t
             fold_of[config->shuffle ? (size_t)positions[row] : row] = (int64_t)fold;
 }
 
-/* Numbers the classes in the order of their first appearance and returns their count. [members], [map]: (rows)
- * workspaces. */
-static size_t number_classes(const int64_t *classes, size_t rows, struct member *members, int64_t *map,
-                             int64_t *numbers) {
-    size_t count = 0;
-    for (size_t i = 0; i < rows; i++) members[i] = (struct member){classes[i], (int64_t)i};
-    qsort(members, rows, sizeof *members, compare_class_and_row);
+/* The rows class by class, the classes in the order of their first appearance: members (rows). */
+static void group_rows(const int64_t *classes, size_t rows, struct member *members) {
+    sort_rows(classes, rows, members);
     for (size_t i = 0, first = 0; i < rows; i++) {
-        if (members[i].class != members[first].class) first = i;
-        numbers[members[i].row] = members[first].row; /* the first row of the class, which is the smallest */
+        bool is_new = i == 0 || members[i].class != classes[members[i - 1].row];
+        if (is_new) first = i;
+        members[i].class = members[first].row;
     }
-    for (size_t i = 0; i < rows; i++) {
-        if (numbers[i] == (int64_t)i) map[i] = (int64_t)count++;
-        numbers[i] = map[numbers[i]];
-    }
-    return count;
+    qsort(members, rows, sizeof *members, compare_class_and_row);
 }
-
-/* Sets grouped (rows) to the rows of class 0, those of class 1, ..., each in ascending order, and ends (count) to where
- * the classes end in it. */
-static void group_rows(const int64_t *numbers, size_t rows, size_t count, int64_t *grouped, int64_t *ends) {
-    for (size_t c = 0; c < count; c++) ends[c] = 0;
-    for (size_t i = 0; i < rows; i++) ends[numbers[i]]++;
-    for (size_t c = 1; c < count; c++) ends[c] += ends[c - 1];
-    for (size_t i = rows; i-- > 0;) grouped[--ends[numbers[i]]] = (int64_t)i;
-    for (size_t c = 0; c < count; c++) ends[c] = c + 1 < count ? ends[c + 1] : (int64_t)rows;
-}
-
-/* Workspaces of (rows) each. */
-struct fold_strata {
-    int64_t *numbers, *grouped, *ends, *class_folds, *permutation;
-};
 
 /* StratifiedKFold: the rows sorted by class are assigned to folds 0, 1, 2, ..., 0, 1, ...; this gives the number of
  * rows of each class in each fold. The rows of a class then get these folds in order or, with shuffle, in random order.
  * false: all classes have fewer rows than there are folds. */
-static bool assign_stratified(const struct split_config *config, const struct fold_strata *s, size_t rows, size_t count,
-                              int64_t *fold_of) {
+static bool assign_stratified(const struct split_config *config, const struct member *members, size_t rows,
+                              int64_t *class_folds, int64_t *permutation, int64_t *fold_of) {
     struct rng rng;
     rng_seed(&rng, (uint64_t)config->seed);
-    group_rows(s->numbers, rows, count, s->grouped, s->ends);
-    size_t first = 0, largest = 0, folds = (size_t)config->folds;
-    for (size_t c = 0; c < count; c++) {
-        size_t end = (size_t)s->ends[c], size = end - first, at = 0;
+    size_t largest = 0, folds = (size_t)config->folds;
+    for (size_t first = 0, end; first < rows; first = end) {
+        for (end = first; end < rows && members[end].class == members[first].class;) end++;
+        size_t size = end - first, at = 0;
         for (size_t fold = 0; fold < folds; fold++)
             for (size_t i = first + (fold + folds - first % folds) % folds; i < end; i += folds)
-                s->class_folds[at++] = (int64_t)fold;
-        if (config->shuffle) rng_numpy_permutation(&rng, s->permutation, size);
+                class_folds[at++] = (int64_t)fold;
+        if (config->shuffle) rng_numpy_permutation(&rng, permutation, size);
         for (size_t i = 0; i < size; i++)
-            fold_of[s->grouped[first + i]] = s->class_folds[config->shuffle ? (size_t)s->permutation[i] : i];
-        first = end;
+            fold_of[members[first + i].row] = class_folds[config->shuffle ? (size_t)permutation[i] : i];
         if (size > largest) largest = size;
     }
     return largest >= folds;
 }
 
-enum { WORKSPACES = 6 };
+enum { WORKSPACES = 5 };
 
 /* [memory]: (WORKSPACES, rows). */
 static status fill_folds(const struct split_config *config, const int64_t *classes, size_t rows, int64_t *memory,
                          int64_t *order, size_t *n_validation) {
-    int64_t *fold_of = memory, *spaces[WORKSPACES];
-    for (size_t i = 0; i < WORKSPACES; i++) spaces[i] = memory + i * rows;
-    struct fold_strata strata = {spaces[1], spaces[2], spaces[3], spaces[4], spaces[5]};
+    int64_t *fold_of = memory, *permutation = memory + rows, *class_folds = memory + 2 * rows;
+    struct member *members = (struct member *)(void *)(memory + 3 * rows);
     if (!classes) {
-        assign_folds(config, rows, spaces[1], fold_of);
+        assign_folds(config, rows, permutation, fold_of);
     } else {
-        struct member *members = (struct member *)(void *)strata.grouped; /* and ends */
-        size_t count = number_classes(classes, rows, members, strata.class_folds, strata.numbers);
-        if (!assign_stratified(config, &strata, rows, count, fold_of))
+        group_rows(classes, rows, members);
+        if (!assign_stratified(config, members, rows, class_folds, permutation, fold_of))
             return status_data("all classes have fewer rows than there are folds (%lld)", (long long)config->folds);
     }
     size_t at = 0;
