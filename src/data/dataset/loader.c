@@ -16,6 +16,13 @@
 #define ANNOUNCED 2   /* batches after the one that is being read, which the operating system reads meanwhile */
 #define SLOW_ROW 5e-6 /* seconds: rows that take less, on average, are in the operating system's cache already */
 
+/* Memory of a batch. */
+struct slot {
+    char *inputs, *targets;
+    int64_t *positions; /* those of its rows */
+    float *weights;     /* with info.has_weights */
+};
+
 struct loader {
     struct dataset *dataset;
     enum dataset_part part;
@@ -35,10 +42,8 @@ struct loader {
     struct arena *own_arena;
     void *scratch_image; /* of dataset_augment; NULL: nothing is augmented */
 
-    size_t slots;
-    char **inputs, **targets; /* (slots): a batch each */
-    int64_t **positions;      /* (slots): those of its rows */
-    float **weights;          /* (slots): of a batch each; NULL: the rows have none */
+    struct slot *slots; /* (slot_count) */
+    size_t slot_count;
 
     bool has_thread;
     pthread_t thread;
@@ -101,32 +106,30 @@ static void announce(struct loader *loader, size_t batch) {
 }
 
 static status read_batch(struct loader *loader, size_t batch) {
-    size_t slot = batch % loader->slots;
+    const struct slot *slot = &loader->slots[batch % loader->slot_count];
     struct span span = span_of(loader, batch);
     size_t rows = span.rows;
-    int64_t *positions = loader->positions[slot];
+    int64_t *positions = slot->positions;
     if (rows == 0) return OK;
     announce(loader, batch);
     find_positions(loader, span, positions);
     bool is_timed = !dataset_is_in_memory(loader->dataset);
     double start = is_timed ? clock_seconds() : 0;
-    TRY(dataset_read_epoch(loader->dataset, loader->part, loader->epoch, positions, rows, loader->inputs[slot],
-                           loader->targets[slot]));
+    TRY(dataset_read_epoch(loader->dataset, loader->part, loader->epoch, positions, rows, slot->inputs, slot->targets));
     if (is_timed) loader->is_slow = clock_seconds() - start > SLOW_ROW * (double)rows;
-    if (loader->weights)
+    if (slot->weights)
         dataset_read_weights(loader->dataset, loader->part, positions, rows, loader->part == DATASET_TRAIN,
-                             loader->weights[slot]);
+                             slot->weights);
     if (!loader->scratch_image) return OK;
-    float *inputs = (float *)(void *)loader->inputs[slot];
-    dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, loader->targets[slot],
-                    loader->scratch_image);
-    dataset_copy_inputs(dataset_info(loader->dataset), inputs, rows, (float *)(void *)loader->targets[slot]);
+    float *inputs = (float *)(void *)slot->inputs;
+    dataset_augment(loader->dataset, loader->epoch, positions, rows, inputs, slot->targets, loader->scratch_image);
+    dataset_copy_inputs(dataset_info(loader->dataset), inputs, rows, (float *)(void *)slot->targets);
     return OK;
 }
 
 static bool can_read(const struct loader *loader) {
     return !loader->is_paused && !loader->failure && loader->filled < loader->own_batches &&
-           loader->filled - loader->in_use < loader->slots;
+           loader->filled - loader->in_use < loader->slot_count;
 }
 
 static void *read_ahead(void *context) {
@@ -168,34 +171,28 @@ struct batch_layout loader_layout(const struct dataset_info *info, size_t rows) 
 }
 
 /* A block for a batch. */
-static status allocate_slot(struct loader *loader, size_t slot) {
+static status allocate_slot(const struct loader *loader, struct slot *slot) {
     const struct dataset_info *info = dataset_info(loader->dataset);
     size_t row = info->input_size * sizeof(float) + dataset_target_bytes(info) + sizeof(float) + 2 * BUFFER_ALIGNMENT;
     if (loader->batch_rows > SIZE_MAX / row) return status_memory("a batch of %zu rows", loader->batch_rows);
-    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &loader->positions[slot]));
+    TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &slot->positions));
     struct batch_layout layout = loader_layout(info, loader->batch_rows);
-    TRY(buffer_new(layout.bytes, "a batch", &loader->inputs[slot]));
-    loader->targets[slot] = loader->inputs[slot] + layout.targets;
-    if (loader->weights) loader->weights[slot] = (float *)(void *)(loader->inputs[slot] + layout.weights);
+    TRY(buffer_new(layout.bytes, "a batch", &slot->inputs));
+    slot->targets = slot->inputs + layout.targets;
+    if (info->has_weights) slot->weights = (float *)(void *)(slot->inputs + layout.weights);
     return OK;
 }
 
 static status allocate(struct loader *loader, size_t slots) {
-    const struct dataset_info *info = dataset_info(loader->dataset);
     TRY(rows_alloc(loader->batch_rows, sizeof(int64_t), "a batch", &loader->announced_rows));
     bool is_training = loader->part == DATASET_TRAIN;
     if (is_training && dataset_augments(loader->dataset)) {
         TRY(buffer_new(dataset_augment_bytes(loader->dataset), "an image", &loader->scratch_image));
     }
     if (is_training) TRY(sampler_alloc(&loader->sampler, loader->part_rows, &loader->order));
-    loader->inputs = calloc(slots, sizeof *loader->inputs);
-    loader->targets = calloc(slots, sizeof *loader->targets);
-    loader->positions = calloc(slots, sizeof *loader->positions);
-    if (info->has_weights) loader->weights = calloc(slots, sizeof *loader->weights);
-    bool has_all = loader->inputs && loader->targets && loader->positions && (loader->weights || !info->has_weights);
-    if (!has_all) return status_memory("the batches of the loader");
-    loader->slots = slots;
-    for (size_t i = 0; i < slots; i++) TRY(allocate_slot(loader, i));
+    TRY(rows_alloc(slots, sizeof *loader->slots, "the batches of the loader", &loader->slots));
+    loader->slot_count = slots;
+    for (size_t i = 0; i < slots; i++) TRY(allocate_slot(loader, &loader->slots[i]));
     return OK;
 }
 
@@ -325,14 +322,11 @@ void loader_destroy(struct loader *loader) {
         pthread_mutex_unlock(&loader->mutex);
         pthread_join(loader->thread, NULL);
     }
-    for (size_t i = 0; i < loader->slots; i++) {
-        buffer_free(loader->inputs[i]); /* targets and weights are in its block */
-        buffer_free(loader->positions[i]);
+    for (size_t i = 0; i < loader->slot_count; i++) {
+        buffer_free(loader->slots[i].inputs); /* targets and weights are in its block */
+        buffer_free(loader->slots[i].positions);
     }
-    free(loader->inputs);
-    free(loader->targets);
-    free(loader->weights);
-    free(loader->positions);
+    buffer_free(loader->slots);
     buffer_free(loader->announced_rows);
     order_free(&loader->order);
     buffer_free(loader->together);
@@ -370,7 +364,7 @@ uint64_t loader_hash_rows(const struct loader *loader, size_t first, size_t coun
 
 void loader_visit(const struct loader *loader, loader_visitor *visit, void *user) {
     struct batch_layout layout = loader_layout(dataset_info(loader->dataset), loader->batch_rows);
-    for (size_t i = 0; i < loader->slots; i++) visit(user, loader->inputs[i], layout.bytes);
+    for (size_t i = 0; i < loader->slot_count; i++) visit(user, loader->slots[i].inputs, layout.bytes);
 }
 
 /* Whether the order of an epoch depends on the seed alone, and is stored. */
@@ -503,13 +497,13 @@ status loader_next(struct loader *loader, struct batch *out) {
     *out = (struct batch){0};
     if (loader->taken >= loader->own_batches) return OK;
     TRY(loader->has_thread ? wait_for_batch(loader) : read_batch(loader, loader->taken));
-    size_t slot = loader->taken % loader->slots;
+    const struct slot *slot = &loader->slots[loader->taken % loader->slot_count];
     struct span span = span_of(loader, loader->taken);
     *out = (struct batch){.rows = span.rows,
-                          .inputs = (const float *)(const void *)loader->inputs[slot],
-                          .targets = loader->targets[slot],
-                          .positions = loader->positions[slot],
-                          .weights = loader->weights ? loader->weights[slot] : NULL};
+                          .inputs = (const float *)(const void *)slot->inputs,
+                          .targets = slot->targets,
+                          .positions = slot->positions,
+                          .weights = slot->weights};
     loader->taken++;
     return OK;
 }
