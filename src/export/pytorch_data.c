@@ -859,8 +859,8 @@ static status check_filter(const struct script *s) {
     struct row_filter *filter;
     if (!text) return OK;
     TRY(row_filter_parse(text, s->arena, &filter));
-    if (row_filter_has_escapes(filter)) return script_refuse("dataset.filter with a quote or a backslash in a text");
-    return row_filter_asks_for_missing(filter) ? script_refuse("dataset.filter with 'is missing'") : OK;
+    if (filter->has_escapes) return script_refuse("dataset.filter with a quote or a backslash in a text");
+    return filter->asks_for_missing ? script_refuse("dataset.filter with 'is missing'") : OK;
 }
 
 status script_write_data(struct script *s) {

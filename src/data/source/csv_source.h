@@ -139,7 +139,7 @@ struct csv {
     bool is_kind_known;                /* another file decides whether the class column has labels */
     bool has_no_header;                /* the first record is a row */
     struct row_filter *filter;         /* rows that it does not keep are left out; NULL: all are kept */
-    size_t *filter_columns;            /* (row_filter_column_count) */
+    size_t *filter_columns;            /* (filter->column_count) */
     size_t kept;                       /* the number of rows that it keeps */
     bool drops_missing_targets;        /* rows without a target are left out */
     size_t dropped;                    /* the number of them */

@@ -780,10 +780,10 @@ static status keep_row(struct csv *csv, bool *keeps) {
 static status start_filter(struct csv *csv, const struct dataset_config *config) {
     if (!config->filter || config->request.cells) return OK;
     TRY(row_filter_parse(config->filter, csv->arena, &csv->filter));
-    size_t count = row_filter_column_count(csv->filter);
+    size_t count = csv->filter->column_count;
     csv->filter_columns = arena_alloc(csv->arena, (count + 1) * sizeof *csv->filter_columns);
     for (size_t i = 0; i < count; i++) {
-        const char *name = row_filter_column(csv->filter, i);
+        const char *name = csv->filter->columns[i];
         TRY(csv_find_column(csv, name, "dataset.filter", &csv->filter_columns[i]));
         if (csv->filter_columns[i] >= csv->n_own)
             return status_usage("dataset.filter: '%s' is an expression of dataset.columns, which it cannot read",

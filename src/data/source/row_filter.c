@@ -29,13 +29,6 @@ struct filter_node {
     size_t value_count;
 };
 
-struct row_filter {
-    struct filter_node *root;
-    const char **columns; /* (column_count) */
-    size_t column_count;
-    bool asks_for_missing, has_escapes;
-};
-
 /* ---- words ---- */
 
 enum token_kind { TOKEN_END, TOKEN_NAME, TOKEN_COLUMN, TOKEN_TEXT, TOKEN_NUMBER, TOKEN_SIGN };
@@ -287,11 +280,6 @@ status row_filter_parse(const char *text, struct arena *arena, struct row_filter
     TRY(parse_joined(&p, true, &filter->root));
     return p.kind == TOKEN_END ? OK : unexpected(&p, "and, or, or the end");
 }
-
-size_t row_filter_column_count(const struct row_filter *filter) { return filter->column_count; }
-const char *row_filter_column(const struct row_filter *filter, size_t index) { return filter->columns[index]; }
-bool row_filter_asks_for_missing(const struct row_filter *filter) { return filter->asks_for_missing; }
-bool row_filter_has_escapes(const struct row_filter *filter) { return filter->has_escapes; }
 
 /* ---- rows ---- */
 

@@ -5,20 +5,18 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-struct row_filter;
+struct row_filter {
+    const char **columns; /* (column_count): the names, without repetitions */
+    size_t column_count;
+    bool asks_for_missing;    /* it has `is missing` or `is not missing`, which pandas' query() lacks */
+    bool has_escapes;         /* a text or a name has a quote or a backslash, which query() reads as Python does */
+    struct filter_node *root; /* of row_filter.c */
+};
 
 /* Parses [text]: *out in [arena]. STATUS_USAGE: "character 6: expected ..., not '='". */
 status row_filter_parse(const char *text, struct arena *arena, struct row_filter **out);
 
-/* The names of the columns, without repetitions. */
-size_t row_filter_column_count(const struct row_filter *filter);
-const char *row_filter_column(const struct row_filter *filter, size_t index);
-/* Whether it has `is missing` or `is not missing`, which pandas' query() lacks. */
-bool row_filter_asks_for_missing(const struct row_filter *filter);
-/* Whether a text or a name has a quote or a backslash inside, which query() reads as Python does. */
-bool row_filter_has_escapes(const struct row_filter *filter);
-
-/* How the values of a row are read: [column] is an index of row_filter_column. */
+/* How the values of a row are read: [column] is an index of row_filter.columns. */
 struct filter_row {
     void *state;
     const char *(*text)(void *state, size_t column); /* NULL: a missing value */
