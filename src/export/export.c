@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "export/formats.h"
 #include "train/inference/session.h"
@@ -37,19 +38,15 @@ static const struct export_format *find_extension(const char *path) {
 }
 
 static status choose(const struct export_options *options, const struct export_format **out) {
-    struct text names = {0};
-    status s = OK;
+    SCOPED_TEXT names = {0};
     if (!options->out) return status_usage("export needs --out FILE");
     *out = options->format ? find_name(options->format) : find_extension(options->out);
     if (*out) return OK;
     export_add_names(&names);
     if (options->format)
-        s = status_usage("--format: expected one of %s, got '%s'", text_string(&names), options->format);
-    else
-        s = status_usage("--out: the format is not known by the extension of '%s'; give --format, one of %s",
-                         options->out, text_string(&names));
-    text_free(&names);
-    return s;
+        return status_usage("--format: expected one of %s, got '%s'", text_string(&names), options->format);
+    return status_usage("--out: the format is not known by the extension of '%s'; give --format, one of %s",
+                        options->out, text_string(&names));
 }
 
 bool export_is_of_training(const struct export_options *options) {
@@ -66,13 +63,12 @@ status export_training(const struct export_options *options, const struct config
     TRY(weights_check_out(options->out));
     TRY(format->write_training(config, source, options->out, log));
     if (!config->model.has_init_from) return OK;
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     const struct export_options initial = {.weights = {.checkpoint = CHECKPOINT_INITIAL, .training = config},
                                            .format = export_pt.name,
                                            .out = export_initial_weights(options->out, arena)};
     status s = export_run(&initial, log);
     if (s) status_free(io_remove(options->out)); /* without its weights it is another training */
-    arena_destroy(arena);
     return s;
 }
 

@@ -43,21 +43,14 @@ static status reject_expressions(const struct export_source *source, const struc
 }
 
 /* The preparation of an exported model is that of one row. */
-static status reject_windows(const struct export_source *source, const struct export_model *m) {
-    if (!m->preparation || m->config->dataset.window.steps == 0) return OK;
-    return status_usage("%s: the model reads windows of rows (dataset.window) with columns that are prepared "
-                        "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
-                        "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
-                        source->path);
-}
-
-/* That of the rows of a sample is not one of the sample. */
-static status reject_drawn(const struct export_source *source, const struct export_model *m) {
-    if (!m->preparation || !m->config->dataset.draw.type) return OK;
-    return status_usage("%s: the model reads several rows at once (dataset.draw) with columns that are prepared "
-                        "(categories, dates, missing values, dataset.columns), which an exported model cannot do; use "
-                        "`ddptrain predict`, or train with columns of numbers (dataset.inputs)",
-                        source->path);
+static status reject_several_rows(const struct export_source *source, const struct export_model *m) {
+    bool has_windows = m->config->dataset.window.steps > 0;
+    if (!m->preparation || (!has_windows && !m->config->dataset.draw.type)) return OK;
+    return status_usage("%s: the model reads %s with columns that are prepared (categories, dates, missing values, "
+                        "dataset.columns), which an exported model cannot do; use `ddptrain predict`, or train with "
+                        "columns of numbers (dataset.inputs)",
+                        source->path,
+                        has_windows ? "windows of rows (dataset.window)" : "several rows at once (dataset.draw)");
 }
 
 static status set_columns(const struct export_source *source, struct export_model *m, bool *are_features) {
@@ -67,8 +60,7 @@ static status set_columns(const struct export_source *source, struct export_mode
     *are_features = false;
     m->preparation = session->dataset.request.preparation;
     TRY(reject_texts(source, m->preparation));
-    TRY(reject_windows(source, m));
-    TRY(reject_drawn(source, m));
+    TRY(reject_several_rows(source, m));
     m->columns.items = arena_alloc(source->arena, (list->count + 1) * sizeof *m->columns.items);
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].role == COLUMN_INPUT) m->columns.items[m->columns.count++] = list->items[i].name;

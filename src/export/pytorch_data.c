@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/buffer.h"
 #include "base/expression/expression.h"
 #include "base/files/archive.h"
+#include "base/scoped.h"
 #include "data/csv/csv.h"
 #include "data/dataset/dataset.h"
 #include "data/files/files.h"
@@ -209,27 +209,13 @@ static status add_dialect(const struct csv_config *c, struct csv_reader *reader,
 static status add_csv_options(const struct script *s, bool are_texts, struct text *out) {
     const struct dataset_config *d = &s->config->dataset;
     const char *path = s->files[s->is_validation].items[0];
+    SCOPED_BUFFER char *text = NULL;
     struct csv_reader reader;
-    bool is_started;
-    status failure = csv_open_pieces(path, &d->csv, &reader, &is_started);
-    bool is_not_utf8 = reader.is_not_utf8;
-    if (failure) csv_free(&reader);
-    if (is_not_utf8 || (!failure && !is_started && d->csv.encoding == CSV_ENCODING_AUTO)) {
-        status_free(failure);
-        return script_refuse("a CSV file that is not UTF-8, without dataset.csv.encoding,");
-    }
-    if (failure) return failure;
-    if (!is_started) {
-        char *text = NULL;
-        const char *note;
-        failure = csv_open_file(path, &d->csv, &reader, &text, &note);
-        if (!failure) failure = add_dialect(&d->csv, &reader, are_texts, out);
-        csv_free(&reader);
-        buffer_free(text);
-    } else {
-        failure = add_dialect(&d->csv, &reader, are_texts, out);
-        csv_free(&reader);
-    }
+    status failure = csv_open_first(path, &d->csv, &reader, &text);
+    if (!failure && text && d->csv.encoding == CSV_ENCODING_AUTO)
+        failure = script_refuse("a CSV file that is not UTF-8, without dataset.csv.encoding,");
+    if (!failure) failure = add_dialect(&d->csv, &reader, are_texts, out);
+    csv_free(&reader);
     if (d->missing.count) add_texts(out, "na_values", &d->missing);
     return failure;
 }
@@ -337,7 +323,8 @@ static void add_windows(struct script *s) {
 /* Of the features that have this scale. */
 static void add_scale_of_columns(struct script *s, const struct preparation *p, enum scale_type scale) {
     enum scale_type *types = arena_alloc(s->arena, p->features * sizeof *types);
-    struct text *out = &s->data, list = {0};
+    struct text *out = &s->data;
+    SCOPED_TEXT list = {0};
     if (!preparation_scales(p, types)) return;
     for (size_t i = 0; i < p->features; i++)
         if (types[i] == scale) text_printf(&list, "%s%zu", list.length ? ", " : "", i);
@@ -346,7 +333,6 @@ static void add_scale_of_columns(struct script *s, const struct preparation *p, 
         add_fitted(out, "scaled", scale == SCALE_MINMAX, "0");
         text_printf(out, "x[:, [%s]] = scaled\n", text_string(&list));
     }
-    text_free(&list);
 }
 
 static void add_scale(struct script *s) {
@@ -557,26 +543,24 @@ static status add_computed(struct script *s) {
     struct text *out = &s->data;
     for (size_t i = 0; i < EXPRESSION_MAX_VARIABLES; i++) variables[i] = arena_printf(s->arena, "x%zu", i);
     for (size_t r = 0; r < d->rules.count; r++) {
-        struct text formula = {0};
+        SCOPED_TEXT formula = {0};
         size_t at;
         if (!rules[r].expression) continue;
         if (d->drops_missing_targets && is_target(s, rules[r].name))
             return script_refuse("dataset.drop_missing_targets with a target that is an expression");
         const struct expression_options options = {.is_of_numbers = true, .python = variables};
-        status failure = expression_parse(rules[r].expression, &options, e, &at, &formula);
+        TRY(expression_parse(rules[r].expression, &options, e, &at, &formula));
         const char *names[EXPRESSION_MAX_VARIABLES];
-        for (size_t i = 0; !failure && i < e->name_count; i++) {
+        for (size_t i = 0; i < e->name_count; i++) {
             char *name = arena_alloc(s->arena, EXPRESSION_MAX_TEXT + 1);
             expression_name(e, i, name);
             names[i] = name;
         }
         script_add_text(out, "table[", rules[r].name, "] = computed(table, ");
-        if (!failure) script_add_names(out, &(struct string_list){names, e->name_count}, NULL);
+        script_add_names(out, &(struct string_list){names, e->name_count}, NULL);
         text_add(out, ", lambda ");
-        for (size_t i = 0; !failure && i < e->name_count; i++) text_printf(out, "%s%s", i ? ", " : "", variables[i]);
+        for (size_t i = 0; i < e->name_count; i++) text_printf(out, "%s%s", i ? ", " : "", variables[i]);
         text_printf(out, ": %s)\n", text_string(&formula));
-        text_free(&formula);
-        TRY(failure);
     }
     return OK;
 }
