@@ -30,6 +30,10 @@ endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/recurrent.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/elementwise.c
                             ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/expression.c ${CMAKE_SOURCE_DIR}/src/device/cpu/sets/image.c
                             PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
+# A relu in a product, too: a branch for each number, whose sign processors cannot foresee, took 6 % of a product of 256 rows.
+foreach(product sets/gemm bf16/avx512 bf16/amx bf16/amx_unit_stride)
+  set_property(SOURCE ${CMAKE_SOURCE_DIR}/src/device/cpu/${product}.c APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
+endforeach()
 
 # A packed panel and a strip lie on the stack: half of what src/base/system/machine.h makes sure of.
 set(kernel_frames)
