@@ -65,8 +65,11 @@ static void pack_columns(float *strip, const float *a, size_t acs, size_t k, siz
 
 static size_t whole_vectors(size_t columns) { return (columns + LANES - 1) / LANES * LANES; }
 
-/* Depth of the block of k at [first] when [blocks] remain. */
-static size_t depth_of(const struct cpu_product *p, size_t first, size_t blocks) { return (p->k - first) / blocks; }
+/* Depth of the block of k at [first] when [blocks] remain: lines of the cache, where that does not change the sums. */
+static size_t depth_of(const struct cpu_product *p, size_t first, size_t blocks) {
+    size_t depth = (p->k - first) / blocks;
+    return blocks == 1 || is_long(p) ? depth : (depth + LINE - 1) / LINE * LINE;
+}
 
 /* Blocks of k, of at most [max] steps; of a long sum the same for all products. */
 static size_t blocks_of(const struct cpu_product *p, size_t max) {
