@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "check_main.h"
+#include "marks.h"
 
 enum { COUNT = 200000 };
 

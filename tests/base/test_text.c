@@ -7,6 +7,7 @@
 
 #include "base/text.h"
 #include "check_main.h"
+#include "marks.h"
 
 TEST(printf_fits_any_length) {
     char expected[600];

@@ -2,6 +2,7 @@
 #include "data/images/augment.h"
 
 #include "hdf5_files.h"
+#include "marks.h"
 #include "open.h"
 
 enum { ROWS = 40, CHANNELS = 2, HEIGHT = 4, WIDTH = 5, SIZE = CHANNELS * HEIGHT * WIDTH };

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "data/csv/csv.h"
+#include "marks.h"
 #include "open.h"
 
 static char *folder, *path;

@@ -3,6 +3,7 @@
  * else a sample. */
 #include "check_main.h"
 
+#include "marks.h"
 #include "open.h"
 
 #define MAX_WORLD 8

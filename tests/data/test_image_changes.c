@@ -1,6 +1,7 @@
 /* Rotations, changes of colours and erased rectangles of images. ctest-labels: unit */
 #include "data/images/augment.h"
 #include "hdf5_files.h"
+#include "marks.h"
 #include "open.h"
 
 enum { HEIGHT = 5, WIDTH = 7, PIXELS = HEIGHT * WIDTH, COLOR_PIXELS = 24 };

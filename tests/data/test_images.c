@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include "data/images/image.h"
+#include "marks.h"
 #include "open.h"
 
 #define IMAGES TEST_VECTORS "/images"

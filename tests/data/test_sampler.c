@@ -2,6 +2,7 @@
 #include "base/files/digest.h"
 #include "data/sampling/sampler.h"
 
+#include "marks.h"
 #include "open.h"
 
 static struct sampler_config config_of(bool shuffle, bool drop_last, int64_t seed) {
