@@ -640,7 +640,7 @@ static status check_name(struct builder *b, const struct layer *layer) {
     return OK;
 }
 
-static void keep_layer(void *layer) { (void)layer; }
+static void keep_layer(void *layer) {}
 
 /* Marks the layer's frozen parameters. Returns whether it has trainable ones (a tied one counts). */
 static bool freeze(struct builder *b, const struct layer *layer) {

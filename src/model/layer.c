@@ -67,7 +67,6 @@ bool shape_is_equal(const struct shape *a, const struct shape *b) {
 }
 
 status layer_plan_same(struct layer *layer, struct planning *planning) {
-    (void)planning;
     layer->out = layer->in;
     return OK;
 }

@@ -31,7 +31,6 @@ static const struct schema_row rows[] = {
 
 static void check(void *config, const struct node *where, const char *path, struct problems *problems) {
     const struct model_config *c = config;
-    (void)path;
     if (c->layers.count == 0) problems_add(problems, where->place, "model.layers", "must have at least one layer");
 }
 

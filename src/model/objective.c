@@ -162,7 +162,6 @@ void objective_host_targets(const struct objective *o, size_t term, const void *
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
                       size_t rows, size_t world_size) {
     const struct objective *o = config;
-    (void)output, (void)target_size;
     for (size_t i = 0; i < o->count; i++) {
         const struct objective_term *t = &o->terms[i];
         TRY(at_place(t, loss_prepare(t->loss, t->config, device, &t->output.shape, t->target.size, rows, world_size)));

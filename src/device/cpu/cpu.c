@@ -64,7 +64,6 @@ const struct group_ops *cpu_group_ops(struct device *device, size_t count) {
 #ifdef DDPTRAIN_X86_KERNELS
     if (kernels_of(device)->is_avx512 && count <= cpu_kernels_avx2.group->lanes) return cpu_kernels_avx2.group;
 #endif
-    (void)count;
     return kernels_of(device)->group;
 }
 
@@ -156,13 +155,9 @@ static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size
     return parts == 2 ? &bf16_kernels_amx_two : &bf16_kernels_amx_three;
 }
 #else
-static const struct bf16_kernels *bf16_kernels_find(const char *name) {
-    (void)name;
-    return NULL;
-}
+static const struct bf16_kernels *bf16_kernels_find(const char *name) { return NULL; }
 
 static const struct bf16_kernels *bf16_kernels_find_parts(const char *name, size_t parts) {
-    (void)parts;
     return bf16_kernels_find(name);
 }
 #endif

@@ -220,7 +220,6 @@ static size_t real_elements(const struct elementwise_options *o, size_t count) {
 static void elementwise(struct device *device, const struct elementwise_options *o, const float *outputs,
                         const float *targets, size_t count, float factor, double counted, float *doutputs,
                         struct loss_sums *sums) {
-    (void)device;
     double weights = 0, all = (double)count;
     size_t row_elements = o->rows.values ? o->row_elements : 1, of_position = 1;
     if (o->rows.lengths) of_position = o->row_elements / o->rows.positions;
@@ -249,7 +248,6 @@ static void nll(struct device *device, const struct cross_entropy_options *o, co
                 const int64_t *targets, size_t positions, size_t classes, float scale, float *dx,
                 struct loss_sums *sums) {
     double count = sum_of_weights(o, targets, positions), weighted = 0;
-    (void)device;
     size_t row_positions = o->rows.values ? o->row_positions : 1;
     float factor = count > 0 ? scale / (float)count : 0;
     for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
@@ -274,7 +272,6 @@ static void multi_margin(struct device *device, const struct cross_entropy_optio
     struct cross_entropy_options counted = *o;
     counted.weight = NULL;
     double count = sum_of_weights(&counted, targets, positions), weighted = 0;
-    (void)device;
     size_t row_positions = o->rows.values ? o->row_positions : 1;
     for (size_t i = 0; dx && i < positions * classes; i++) dx[i] = 0;
     for (size_t i = 0; i < positions; i++) {
@@ -308,7 +305,6 @@ static float largest(const float *x, size_t count) {
 
 static void rowwise(struct device *device, const struct rowwise_options *o, const float *outputs, const float *targets,
                     size_t rows, size_t size, float factor, float *doutputs, struct loss_sums *sums) {
-    (void)device;
     double weights = 0, real = (double)rows;
     size_t row_masks = o->rows.values ? o->row_masks : 1, row_size = o->parts * size;
     if (o->rows.lengths) {
@@ -335,7 +331,6 @@ static void rowwise(struct device *device, const struct rowwise_options *o, cons
 
 static void to_classes(struct device *device, const float *x, size_t stride, int64_t *classes, size_t rows,
                        size_t count) {
-    (void)device;
     for (size_t r = 0; r < rows; r++)
         for (size_t i = 0; i < count; i++) classes[r * count + i] = (int64_t)x[r * stride + i];
 }
@@ -343,7 +338,6 @@ static void to_classes(struct device *device, const float *x, size_t stride, int
 static void combine(struct device *device, const struct loss_sums *parts, const double *weights, size_t count,
                     double rows, struct loss_sums *sums) {
     double total = 0;
-    (void)device;
     for (size_t i = 0; i < count; i++)
         if (parts[i].count != 0) total += weights[i] * (parts[i].loss / parts[i].count);
     sums->loss += total * rows;

@@ -58,7 +58,6 @@ static void permute_part(void *context, size_t first, size_t last) {
 
 static void permute(struct device *device, const struct permutation *p, const float *x, float *y, size_t rows) {
     size_t elements = permutation_elements(p);
-    (void)device;
     run(rows, permute_part, &(struct job){.shape = p, .x = x, .y = y, .in = elements, .out = elements});
 }
 
@@ -103,12 +102,10 @@ static void pad_back_part(void *context, size_t first, size_t last) {
 }
 
 static void pad_forward(struct device *device, const struct pad *p, const float *x, float *y, size_t rows) {
-    (void)device;
     run(rows, pad_part, &(struct job){.shape = p, .x = x, .y = y, .in = pad_inputs(p), .out = pad_outputs(p)});
 }
 
 static void pad_backward(struct device *device, const struct pad *p, const float *dy, float *dx, size_t rows) {
-    (void)device;
     run(rows, pad_back_part, &(struct job){.shape = p, .x = dy, .y = dx, .in = pad_outputs(p), .out = pad_inputs(p)});
 }
 
@@ -175,13 +172,11 @@ static void resize_back_part(void *context, size_t first, size_t last) {
 
 static void resize_forward(struct device *device, const struct resize *r, const float *x, float *y, size_t rows) {
     size_t in = r->side[0].in * r->side[1].in * r->channels, out = r->side[0].out * r->side[1].out * r->channels;
-    (void)device;
     run(rows, resize_part, &(struct job){.shape = r, .x = x, .y = y, .in = in, .out = out});
 }
 
 static void resize_backward(struct device *device, const struct resize *r, const float *dy, float *dx, size_t rows) {
     size_t in = r->side[0].in * r->side[1].in * r->channels, out = r->side[0].out * r->side[1].out * r->channels;
-    (void)device;
     run(rows, resize_back_part, &(struct job){.shape = r, .x = dy, .y = dx, .in = out, .out = in});
 }
 
@@ -216,7 +211,6 @@ static void max_back_part(void *context, size_t first, size_t last) {
 
 static void max_forward(struct device *device, const float *x, const int32_t *lengths, float *y, int32_t *index,
                         size_t outer, size_t count, size_t inner) {
-    (void)device;
     run(outer, max_part,
         &(struct job){.x = x,
                       .lengths = lengths,
@@ -230,7 +224,6 @@ static void max_forward(struct device *device, const float *x, const int32_t *le
 
 static void max_backward(struct device *device, const int32_t *index, const float *dy, float *dx, size_t outer,
                          size_t count, size_t inner) {
-    (void)device;
     run(outer, max_back_part,
         &(struct job){.x = dy, .y = dx, .index = index, .in = inner, .out = count * inner, .inner = inner});
 }
@@ -268,14 +261,12 @@ static void fold_part(void *context, size_t first, size_t last) {
 
 static void unfold_depth(struct device *device, const struct depth_window *w, const float *x, float *y, size_t rows) {
     size_t slice = w->positions * w->channels;
-    (void)device;
     run(rows, unfold_part,
         &(struct job){.shape = w, .x = x, .y = y, .in = w->in * slice, .out = w->out * slice * w->kernel});
 }
 
 static void fold_depth(struct device *device, const struct depth_window *w, const float *dy, float *dx, size_t rows) {
     size_t slice = w->positions * w->channels;
-    (void)device;
     run(rows, fold_part,
         &(struct job){.shape = w, .x = dy, .y = dx, .in = w->out * slice * w->kernel, .out = w->in * slice});
 }

@@ -53,7 +53,6 @@ static void fill(float *values, size_t count, float value) {
 }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    (void)rng;
     if (!config_of(layer)->affine) return;
     size_t first = layer->first_param, channels = (size_t)layer->in.size[0];
     fill(params_value(params, first), channels, 1);
@@ -66,7 +65,6 @@ static void init_buffers(const struct layer *layer, const struct params *buffers
 }
 
 static status alloc(struct layer *layer, struct device *device, size_t batch) {
-    (void)batch;
     return device_alloc(device, BATCH_NORM_WORK((size_t)layer->in.size[0]) * sizeof(float), layer->path,
                         &layer->runtime);
 }

@@ -14,7 +14,6 @@ static status plan(struct layer *layer, struct planning *planning) {
 }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    (void)rng;
     memset(params_value(params, layer->first_param), 0, features(layer) * sizeof(float));
 }
 

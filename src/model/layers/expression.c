@@ -48,7 +48,6 @@ static void check_value(void *config, const struct node *where, const char *path
     const char *one[1], *many[MAX_NAMES + 1];
     struct text at = {0};
     struct expression formula;
-    (void)config;
     if (from && from->kind == NODE_SCALAR && !node_is_null(from)) {
         one[0] = from->text;
         list = (struct string_list){one, 1};
@@ -98,7 +97,6 @@ static status plan_features(struct layer *layer, struct planning *planning) {
     const struct layer_formula *f = layer->config;
     bool are_vectors[EXPRESSION_MAX_VARIABLES] = {0};
     int64_t size = features_of(layer);
-    (void)planning;
     layer->out = layer->in;
     if (layer->in.dims == 0 || layer->in.dims > 2)
         return status_usage("'%s': reductions and inputs of different sizes are for (features) and (positions, "

@@ -58,7 +58,6 @@ static status plan(struct layer *layer, struct planning *planning) {
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
     float *factors = params_value(params, layer->first_param);
-    (void)rng;
     for (size_t i = 0; i < width(layer); i++) factors[i] = (float)config_of(layer)->init;
 }
 

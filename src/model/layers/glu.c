@@ -13,7 +13,6 @@ static int64_t dim_of(const struct layer *layer) { return ((const struct glu_con
 
 static status plan(struct layer *layer, struct planning *planning) {
     int dimension = join_dimension(&layer->in, dim_of(layer));
-    (void)planning;
     TRY(join_check_dimension(&layer->in, dim_of(layer)));
     int64_t size = layer->in.size[dimension];
     if (size % 2)

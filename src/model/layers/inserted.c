@@ -8,7 +8,6 @@
 
 static status plan_input(struct layer *layer, struct planning *planning) {
     const struct model_input *input = layer->config;
-    (void)planning;
     layer->out = input->shape;
     return OK;
 }
@@ -20,9 +19,7 @@ static void forward_input(const struct layer *layer, const struct pass *pass, st
 }
 
 /* No parameter is before it. */
-static void backward_input(const struct layer *layer, const struct pass *pass, struct operands o) {
-    (void)layer, (void)pass, (void)o;
-}
+static void backward_input(const struct layer *layer, const struct pass *pass, struct operands o) {}
 
 static void input_c(const struct c_call *c) {
     const struct model_input *input = c->layer->config;
@@ -74,7 +71,6 @@ const struct layer_type layer_part = {
 /* ---- outputs: a row of all outputs ---- */
 
 static status plan_outputs(struct layer *layer, struct planning *planning) {
-    (void)planning;
     layer->out = (struct shape){.dims = 1};
     for (size_t i = 0; i < layer->in_count; i++)
         if (__builtin_add_overflow(layer->out.size[0], (int64_t)shape_elements(&layer->ins[i]), &layer->out.size[0]))
@@ -121,7 +117,6 @@ const struct layer_type layer_outputs = {
 /* ---- reorder ---- */
 
 static status plan_reorder(struct layer *layer, struct planning *planning) {
-    (void)planning;
     layer->out = layer->in;
     layer->out.is_channels_last = !layer->in.is_channels_last;
     return OK;

@@ -95,7 +95,6 @@ static int dimension_of(const struct layer *layer) {
 
 static status plan_concat(struct layer *layer, struct planning *planning) {
     int dimension = dimension_of(layer);
-    (void)planning;
     if (dimension < 0)
         return status_usage("dim %lld: the inputs have the dimensions 1 to %d (0 is the batch)",
                             (long long)((const struct concat_config *)layer->config)->dim, layer->in.dims);
@@ -178,7 +177,6 @@ const struct layer_type layer_concat = {
 /* ---- multiply ---- */
 
 static status plan_multiply(struct layer *layer, struct planning *planning) {
-    (void)planning;
     layer->out = layer->in;
     if (layer->in_count != 2)
         return status_usage("multiplies two outputs, got %zu; use one multiply after another", layer->in_count);

@@ -10,7 +10,6 @@ static status differ(const struct layer *layer, const char *why) {
 
 static status plan(struct layer *layer, struct planning *planning) {
     const struct shape *a = layer->ins, *b = layer->ins + 1;
-    (void)planning;
     if (layer->in_count != 2)
         return status_usage("multiplies two outputs, got %zu; use one matmul after another", layer->in_count);
     if (a->dims < 2 || a->dims != b->dims) return differ(layer, "the inputs must be matrices");

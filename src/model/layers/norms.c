@@ -74,7 +74,6 @@ static void declare(const struct layer *layer, struct planning *planning) {
 }
 
 static void init(const struct layer *layer, const struct params *params, struct rng *rng) {
-    (void)rng;
     for (size_t i = 0; has_weight(layer) && i < width(layer); i++) params_value(params, layer->first_param)[i] = 1;
     for (size_t i = 0; has_bias(layer) && i < width(layer); i++) params_value(params, layer->first_param + 1)[i] = 0;
 }

@@ -86,7 +86,6 @@ static status check_side(const struct layer *layer, int dimension, size_t before
 static status plan(struct layer *layer, struct planning *planning) {
     size_t sides[6];
     int dims = layer->in.dims;
-    (void)planning;
     sides_of(layer, sides);
     if (dims == 1 && (sides[2] || sides[3]))
         return status_usage("four numbers pad two dimensions, but its input has one");

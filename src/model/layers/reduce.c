@@ -48,7 +48,6 @@ static void remove_dimension(struct shape *shape, int dimension) {
 static status plan(struct layer *layer, struct planning *planning) {
     const struct reduce_config *c = layer->config;
     int dimension = dimension_of(layer);
-    (void)planning;
     TRY(join_check_dimension(&layer->in, c->dim));
     if (layer->in.dims == 1 && !c->keepdim) return status_usage("a row must keep a dimension: add keepdim: true");
     layer->out = layer->in;

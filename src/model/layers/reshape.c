@@ -20,7 +20,6 @@ static status wrong_shape(const struct layer *layer, const char *what) {
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     const struct int_list *shape = &((const struct reshape_config *)layer->config)->shape;
     if (shape->count < 1 || shape->count > MAX_DIMS) return wrong_shape(layer, "shape must have 1 to 8 sizes");
     size_t known = 1;
@@ -64,7 +63,6 @@ const struct layer_type layer_reshape = {
 /* flatten: merges all dimensions of a row into one (torch.nn.Flatten). Memory is contiguous, so nothing is copied. */
 
 static status flatten_plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     layer->out = (struct shape){.dims = 1, .size = {(int64_t)shape_elements(&layer->in)}};
     return OK;
 }

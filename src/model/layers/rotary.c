@@ -47,7 +47,6 @@ static struct rotation rotation_of(const struct layer *layer, size_t passed_rows
 
 static status plan(struct layer *layer, struct planning *planning) {
     const struct rotary_config *c = config_of(layer);
-    (void)planning;
     if (layer->in.dims != 2)
         return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     if (c->head_size % 2 != 0) return status_usage("head_size must be even, got %lld", (long long)c->head_size);
@@ -67,7 +66,6 @@ static status create_table(struct layer *layer, struct device *device, size_t ba
     size_t tokens = layer->cached_positions ? layer->cached_positions : (size_t)layer->in.size[0];
     size_t pairs = (size_t)c->head_size / 2;
     float *table;
-    (void)batch;
     TRY(device_alloc(device, tokens * pairs * 2 * sizeof(float), "the angles of a rotary embedding", &layer->runtime));
     TRY(device_map(device, &layer->runtime));
     table = layer->runtime;

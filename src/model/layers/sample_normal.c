@@ -9,7 +9,6 @@
 #include "model/layers/layers.h"
 
 static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     layer->out = layer->in;
     if (layer->in_count != 2)
         return status_usage("takes two outputs, the mean and the logarithm of the variance, got %zu", layer->in_count);

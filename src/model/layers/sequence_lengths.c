@@ -29,7 +29,6 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
 
 static status check_row(const struct layer *layer, const struct params *params, const float *row) {
     float length = row[layer->ins[1].input - 1];
-    (void)params;
     if (length >= 1 && length <= (float)layer->out.size[0] && length == floorf(length)) return OK;
     return status_new(
         STATUS_DATA,
@@ -37,10 +36,7 @@ static status check_row(const struct layer *layer, const struct params *params, 
         layer->ins[1].input - 1, (double)length, layer->path, (long long)layer->out.size[0]);
 }
 
-static void lengths_facts(const struct layer *layer, struct layer_facts *to) {
-    (void)layer;
-    to->unscaled = 2;
-}
+static void lengths_facts(const struct layer *layer, struct layer_facts *to) { to->unscaled = 2; }
 
 /* The second input has one element; values beyond the positions count as the nearest one. */
 static const char *write_onnx(const struct onnx_call *c) {

@@ -23,7 +23,6 @@ static int dimension_of(const struct layer *layer) {
 static status plan(struct layer *layer, struct planning *planning) {
     const struct slice_config *c = layer->config;
     int dimension = dimension_of(layer);
-    (void)planning;
     TRY(join_check_dimension(&layer->in, c->dim));
     if (c->start >= c->end || c->end > layer->in.size[dimension])
         return status_usage("start %lld and end %lld: the input has %lld elements along dim %lld", (long long)c->start,

@@ -101,7 +101,6 @@ static status check_dims(const struct layer *layer) {
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     TRY(check_dims(layer));
     struct resize r = resize_of(layer);
     const struct resize_side *side = r.side;
