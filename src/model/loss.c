@@ -177,7 +177,7 @@ status loss_check_output(const struct loss_type *loss, const void *config, const
     const struct shape *output = &model->tensors[tensor].shape;
     if (output->lengths && loss->without_lengths)
         return status_usage("%s %s", loss->variant.name, loss->without_lengths);
-    status s = loss->check(config, output, targets->size, targets->classes);
+    status s = loss_check_sizes(loss, config, output, targets->size, targets->classes);
     if (!s) {
         TRY(check_parts(loss, output, targets));
         return check_shape(loss, model, tensor, targets);
@@ -212,10 +212,17 @@ bool loss_is_balanced(const struct loss_type *loss, const void *config) {
 }
 
 status loss_check_values(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes;
     if (shape_elements(output) == target_size) return OK;
     return status_usage("the model's output is %s, but a target row has %zu value%s", shape_text(output).s, target_size,
                         text_plural(target_size, "s"));
+}
+
+status loss_check_sizes(const struct loss_type *loss, const void *config, const struct shape *output,
+                        size_t target_size, int64_t classes) {
+    if (loss->check) return loss->check(config, output, target_size, classes);
+    if (!loss->parts) return loss_check_values(config, output, target_size, classes);
+    return loss_check_parts(loss->variant.name, loss->parts, loss->parts_meaning, output,
+                            loss->has_no_target ? 0 : target_size);
 }
 
 void loss_mean_of_elements(const struct elementwise_options *options, const struct loss_batch *b) {

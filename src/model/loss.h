@@ -36,6 +36,7 @@ struct loss_type {
     bool aligns_targets; /* the output has another number of positions than the targets */
     size_t parts;        /* equal vectors of an output, so that it has no elements that match targets; 0: one value for
                             each target */
+    const char *parts_meaning;
     /* The function that the loss itself applies to the model's output: "softmax". NULL: none. */
     const char *own_activation;
     bool takes_logarithms; /* outputs are logarithms of probabilities */
@@ -48,7 +49,8 @@ struct loss_type {
     struct real_list *(*class_weight)(void *config);
     bool divides_by_weights; /* with them the mean is over their sum, not over rows */
     /* Checks that the model's output matches the targets: [target_size] values, or as many positions of [classes]
-     * classes. */
+     * classes. NULL: each element of the output has one target, or with [parts], which parts_meaning describes, each of
+     * a part, unless the loss has_no_target. */
     status (*check)(const void *config, const struct shape *output, size_t target_size, int64_t classes);
     /* Allocates what run needs for [rows] rows on each of [world_size] ranks; STATUS_USAGE for a device that cannot
      * compute the loss. NULL: nothing. */
@@ -82,7 +84,11 @@ struct loss_targets {
     int64_t absent_class; /* the smallest one above [first_class] that no target has; 0: there is none, or not known */
 };
 
-/* type->check for the output of [model], after model_plan, and whether each value has the place of its target: without
+/* type->check, or what is checked without it. */
+status loss_check_sizes(const struct loss_type *loss, const void *config, const struct shape *output,
+                        size_t target_size, int64_t classes);
+
+/* The same for the output of [model], after model_plan, and whether each value has the place of its target: without
  * dimensions of size 1, the shapes of output and target are equal (of classes the output without its classes; of
  * several parts that of a part), or one of them is a list. Parts must lie one after the other; of positions with
  * lengths, those of each position. A failure also says

@@ -53,7 +53,7 @@ static void run_case(const json_t *vector) {
     shape.lengths = given ? 1 : 0;
     struct row_weights weights = {
         .target_size = target_count / n, .lengths = given ? lengths : NULL, .positions = (size_t)shape.size[0]};
-    status s = given ? type->check(loss.config, &shape, weights.target_size, 0) : OK;
+    status s = given ? loss_check_sizes(type, loss.config, &shape, weights.target_size, 0) : OK;
     ck_assert_msg(!s, "%s: %s", config, status_message(s));
 
     ck_assert(!loss_prepare(type, loss.config, device, &shape, weights.target_size, n, 1));
@@ -252,7 +252,7 @@ static void run_bce(const char *config, const struct shape *shape, const float *
     const struct loss_type *type = loss_type_at((size_t)loss.index);
     struct row_weights weights = {0};
     ck_assert(!device_create("cpu", &device));
-    ck_assert(!type->check(loss.config, shape, 12, 0));
+    ck_assert(!loss_check_sizes(type, loss.config, shape, 12, 0));
     type->run(loss.config, &(struct loss_batch){device, shape, F32(x), t, &weights, 2, 1, F32(gradient), sums});
     device_destroy(device);
     document_destroy(document);
@@ -284,7 +284,7 @@ static void rejected(const char *config, struct shape output, size_t target_size
                      const char *sentence) {
     struct variant loss;
     struct document *document = bind(config, &loss);
-    status s = loss_type_at((size_t)loss.index)->check(loss.config, &output, target_size, classes);
+    status s = loss_check_sizes(loss_type_at((size_t)loss.index), loss.config, &output, target_size, classes);
     ck_assert_msg((s != OK) == (sentence != NULL), "%s", config);
     if (s) ck_assert_str_eq(status_message(s), sentence);
     status_free(s);

@@ -28,7 +28,6 @@ static size_t classes_of(const struct shape *output) {
 static status bce_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct bce_config *c = config;
     size_t count = c->pos_weight.count;
-    (void)classes;
     TRY(loss_check_values(config, output, target_size, classes));
     if (count <= 1 || count == target_size || count == classes_of(output)) return OK;
     if (classes_of(output))
@@ -106,7 +105,6 @@ const struct loss_type loss_focal = {
                 "(torchvision.ops.sigmoid_focal_loss)."},
     .is_binary = true,
     .own_activation = "sigmoid",
-    .check = loss_check_values,
     .run = focal_run,
     .pytorch = "focal_loss({y}, {t}, {alpha}, {gamma})",
 };

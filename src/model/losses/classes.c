@@ -181,7 +181,6 @@ static void run_soft(const void *config, const struct loss_batch *b) {
 static status check_lists(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     size_t positions = loss_row_positions(output), scores = shape_elements(output) / positions;
     bool fits = output->dims == (output->lengths ? 2 : 1) && target_size % positions == 0;
-    (void)config;
     if (fits && target_size / positions <= scores && (size_t)classes <= scores) return OK;
     if (fits && (size_t)classes > scores)
         return status_usage(
@@ -199,7 +198,6 @@ static void run_lists(const void *config, const struct loss_batch *b) {
     struct rowwise_options options = {.loss = ROWWISE_MULTILABEL_MARGIN,
                                       .parts = 1,
                                       .targets = b->weights->target_size / loss_row_positions(b->shape)};
-    (void)config;
     loss_mean_of_rows(&options, b);
 }
 

@@ -24,7 +24,6 @@ static int64_t padding_of(const void *config) { return ((const struct ctc_config
 static status check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
     const struct ctc_config *c = config;
     int64_t outputs = output->dims > 0 ? output->size[output->dims - 1] : 0;
-    (void)target_size;
     if (output->dims == 2 && outputs >= classes && c->blank < outputs) return OK;
     if (output->dims == 2 && c->blank >= outputs)
         return status_usage("the blank is class %lld, but the model has %lld classes (0 to %lld)", (long long)c->blank,
@@ -37,7 +36,6 @@ static status check(const void *config, const struct shape *output, size_t targe
 static status prepare(const void *config, struct device *device, const struct shape *output, size_t target_size,
                       size_t rows, size_t world_size) {
     const struct loss_ops *ops = device_ops(device)->losses;
-    (void)config, (void)world_size;
     return ops->ctc_prepare(device, rows, (size_t)output->size[0], (size_t)output->size[1], target_size);
 }
 

@@ -48,7 +48,6 @@ const struct loss_type loss_poisson_nll = {
     .variant = {"poisson_nll", &poisson_schema,
                 "Negative log likelihood of counts, mean over all elements (torch.nn.PoissonNLLLoss)."},
     .targets = "counts",
-    .check = loss_check_values,
     .run = poisson_run,
     .predicts_logarithms = poisson_predicts_logarithms,
     .pytorch = "F.poisson_nll_loss({y}, {t}{,log_input}{,full}{,eps})",
@@ -73,11 +72,6 @@ static const struct schema_row gaussian_rows[] = {
 };
 static const struct schema gaussian_schema = SCHEMA("loss.gaussian_nll", struct gaussian_config, .rows = gaussian_rows);
 
-static status gaussian_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes;
-    return loss_check_parts("gaussian_nll", 2, "means, then as many variances", output, target_size);
-}
-
 static void gaussian_run(const void *config, const struct loss_batch *b) {
     const struct gaussian_config *c = config;
     struct rowwise_options options = {
@@ -92,7 +86,7 @@ const struct loss_type loss_gaussian_nll = {
                 "variances; mean over all elements (torch.nn.GaussianNLLLoss)."},
     .targets = "values",
     .parts = 2,
-    .check = gaussian_check,
+    .parts_meaning = "means, then as many variances",
     .run = gaussian_run,
     .pytorch = "gaussian_nll({y}, {t}{,full}{,eps})",
 };
@@ -126,7 +120,6 @@ static void kl_div_run(const void *config, const struct loss_batch *b) {
 const struct loss_type loss_kl_div = {
     .variant = {"kl_div", &kl_div_schema, "Kullback-Leibler divergence of log-probabilities (torch.nn.KLDivLoss)."},
     .takes_logarithms = true,
-    .check = loss_check_values,
     .run = kl_div_run,
     .pytorch = "F.kl_div({y}, {t}, reduction={reduction}{,log_target})",
 };
@@ -135,14 +128,8 @@ const struct loss_type loss_kl_div = {
 
 /* An output row holds n means, then n logarithms of variances. */
 
-static status kl_normal_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes, (void)target_size;
-    return loss_check_parts("kl_normal", 2, "means, then as many logarithms of variances", output, 0);
-}
-
 static void kl_normal_run(const void *config, const struct loss_batch *b) {
     struct rowwise_options options = {.loss = ROWWISE_KL_NORMAL, .parts = 2};
-    (void)config;
     loss_mean_of_rows(&options, b);
 }
 
@@ -153,7 +140,7 @@ const struct loss_type loss_kl_normal = {
                 "(torch.distributions.kl_divergence, the second term of a VAE)."},
     .has_no_target = true,
     .parts = 2,
-    .check = kl_normal_check,
+    .parts_meaning = "means, then as many logarithms of variances",
     .run = kl_normal_run,
     .pytorch = "kl_normal({y})",
 };

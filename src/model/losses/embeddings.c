@@ -18,7 +18,6 @@ static const struct schema cosine_schema =
     SCHEMA("loss.cosine_embedding", struct cosine_config, .rows = cosine_rows, .shorthand = "margin");
 
 static status cosine_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes;
     TRY(loss_check_parts("cosine_embedding", 2, "an embedding, then the one to compare", output, 0));
     size_t positions = loss_row_positions(output);
     if (target_size == positions) return OK;
@@ -80,11 +79,6 @@ static const struct schema_row triplet_rows[] = {
 static const struct schema triplet_schema =
     SCHEMA("loss.triplet_margin", struct triplet_config, .rows = triplet_rows, .shorthand = "margin");
 
-static status triplet_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes, (void)target_size;
-    return loss_check_parts("triplet_margin", 3, "an anchor, a positive and a negative", output, 0);
-}
-
 static void triplet_run(const void *config, const struct loss_batch *b) {
     const struct triplet_config *c = config;
     struct rowwise_options options = {.loss = ROWWISE_TRIPLET_MARGIN,
@@ -101,7 +95,7 @@ const struct loss_type loss_triplet_margin = {
                 "mean over rows; without a target, in `losses` (torch.nn.TripletMarginLoss)."},
     .has_no_target = true,
     .parts = 3,
-    .check = triplet_check,
+    .parts_meaning = "an anchor, a positive and a negative",
     .run = triplet_run,
     .pytorch = "F.triplet_margin_loss(*{y}.flatten(1).chunk(3, 1){,margin}{,eps}{,swap})",
 };
@@ -124,15 +118,9 @@ static const struct schema_row contrastive_rows[] = {
 static const struct schema contrastive_schema =
     SCHEMA("loss.contrastive", struct contrastive_config, .rows = contrastive_rows, .shorthand = "temperature");
 
-static status contrastive_check(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes, (void)target_size;
-    return loss_check_parts("contrastive", 2, "an embedding, then the one that belongs to it", output, 0);
-}
-
 static status contrastive_prepare(const void *config, struct device *device, const struct shape *output,
                                   size_t target_size, size_t rows, size_t world_size) {
     const struct loss_ops *ops = device_ops(device)->losses;
-    (void)config, (void)target_size;
     return ops->contrastive_prepare(device, rows, world_size, shape_elements(output) / 2);
 }
 
@@ -155,7 +143,7 @@ const struct loss_type loss_contrastive = {
     .without_lengths = "compares each row with all others, which the positions of rows of different lengths are not; "
                        "insert '- mean: 1' or '- max: 1' after each embedding, before concat joins them",
     .parts = 2,
-    .check = contrastive_check,
+    .parts_meaning = "an embedding, then the one that belongs to it",
     .prepare = contrastive_prepare,
     .run = contrastive_run,
     .pytorch = "contrastive_loss(*{y}.flatten(1).chunk(2, 1), {temperature}, {symmetric})",

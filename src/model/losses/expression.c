@@ -71,7 +71,6 @@ static status check(const void *config, const struct shape *output, size_t targe
     const struct expression_config *c = config;
     size_t size = shape_elements(output);
     status s = OK;
-    (void)classes;
     bool uses_target = expression_uses(&c->formula, OF_TARGET);
     if (uses_target && target_size != size && target_size != 1 && size != 1)
         s = status_usage("expression '%s': y is %s, but t has %zu values", short_text(c->expression).s,
@@ -105,7 +104,6 @@ static status prepare(const void *config, struct device *device, const struct sh
     const struct formula_ops *ops = device_ops(device)->formulas;
     double sum = 0;
     float memory = 0;
-    (void)world_size;
     struct row_weights weights = {.values = &memory, .target_size = target_size};
     struct expression_call call =
         call_of(c, &(struct loss_batch){

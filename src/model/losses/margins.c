@@ -29,14 +29,7 @@ static void run_hinge(const void *config, const struct loss_batch *b) {
 
 static void run_soft(const void *config, const struct loss_batch *b) {
     struct elementwise_options options = {.loss = LOSS_SOFT_MARGIN};
-    (void)config;
     loss_mean_of_elements(&options, b);
-}
-
-static status check_ranking(const void *config, const struct shape *output, size_t target_size, int64_t classes) {
-    (void)config, (void)classes;
-    return loss_check_parts("margin_ranking", 2, "scores, then as many that are compared with them", output,
-                            target_size);
 }
 
 static void run_ranking(const void *config, const struct loss_batch *b) {
@@ -59,7 +52,6 @@ const struct loss_type loss_hinge_embedding = {
                 "all elements (torch.nn.HingeEmbeddingLoss)."},
     .targets = "signs",
     .is_sign = true,
-    .check = loss_check_values,
     .run = run_hinge,
     .pytorch = "F.hinge_embedding_loss({y}, {t}{,margin})",
 };
@@ -68,7 +60,6 @@ const struct loss_type loss_soft_margin = {
                 "log(1 + exp(-target output)) of targets 1 and -1, mean over all elements (torch.nn.SoftMarginLoss)."},
     .targets = "signs",
     .is_sign = true,
-    .check = loss_check_values,
     .run = run_soft,
     .pytorch = "F.soft_margin_loss({y}, {t})",
 };
@@ -80,7 +71,7 @@ const struct loss_type loss_margin_ranking = {
     .targets = "signs",
     .is_sign = true,
     .parts = 2,
-    .check = check_ranking,
+    .parts_meaning = "scores, then as many that are compared with them",
     .run = run_ranking,
     .pytorch = "F.margin_ranking_loss(*{y}.flatten(1).chunk(2, 1), {t}{,margin})",
 };

@@ -39,7 +39,6 @@ static const struct schema quantile_schema =
 
 #define MEAN(name_, loss_, beta_)                                                                                      \
     static void name_(const void *config, const struct loss_batch *b) {                                                \
-        (void)config;                                                                                                  \
         loss_mean_of_elements(&(struct elementwise_options){.loss = loss_, .beta = beta_}, b);                         \
     }
 MEAN(mse, LOSS_MSE, 0)
@@ -63,14 +62,12 @@ const struct loss_type loss_mse = {
     .aliases = aliases,
     .variant = {"mse", NULL, "Squared error, mean over all elements (torch.nn.MSELoss)."},
     .is_regression = true,
-    .check = loss_check_values,
     .run = mse,
     .pytorch = "F.mse_loss({y}, {t})",
 };
 const struct loss_type loss_l1 = {
     .variant = {"l1", NULL, "Absolute error, mean over all elements (torch.nn.L1Loss)."},
     .is_regression = true,
-    .check = loss_check_values,
     .run = l1,
     .pytorch = "F.l1_loss({y}, {t})",
 };
@@ -78,7 +75,6 @@ const struct loss_type loss_smooth_l1 = {
     .variant = {"smooth_l1", &smooth_l1_schema,
                 "Squared error below beta, absolute error above (torch.nn.SmoothL1Loss)."},
     .is_regression = true,
-    .check = loss_check_values,
     .run = smooth_l1,
     .pytorch = "F.smooth_l1_loss({y}, {t}{,beta})",
 };
@@ -86,7 +82,6 @@ const struct loss_type loss_huber = {
     .variant = {"huber", &huber_schema,
                 "Half the squared error below delta, delta times the absolute error above (torch.nn.HuberLoss)."},
     .is_regression = true,
-    .check = loss_check_values,
     .run = huber,
     .pytorch = "F.huber_loss({y}, {t}{,delta})",
 };
@@ -95,7 +90,6 @@ const struct loss_type loss_quantile = {
                 "Error times quantile where the output is too small, times 1 - quantile where it is too large, mean "
                 "over all elements (scikit-learn's mean_pinball_loss)."},
     .is_regression = true,
-    .check = loss_check_values,
     .run = quantile,
     .pytorch = "quantile_loss({y}, {t}, {quantile})",
 };
