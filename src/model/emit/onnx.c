@@ -300,34 +300,17 @@ const char *onnx_real_positions(struct onnx_graph *g, size_t number, int64_t pos
 
 /* ---- attributes of images ---- */
 
-void onnx_pair(struct text *attributes, const char *name, const size_t pair[2], int dims) {
-    int64_t values[2] = {(int64_t)pair[0], (int64_t)pair[1]};
-    onnx_ints(attributes, name, values + (3 - dims), (size_t)dims - 1);
+void onnx_sizes(struct text *attributes, const char *name, const size_t *sizes, size_t count) {
+    int64_t values[3] = {0};
+    for (size_t d = 0; d < count; d++) values[d] = (int64_t)sizes[d];
+    onnx_ints(attributes, name, values, count);
 }
 
-/* pads: those before, then those after */
-static void add_pads(struct text *attributes, const size_t before[2], const size_t after[2], int dims) {
-    int64_t both[4] = {(int64_t)before[0], (int64_t)before[1], (int64_t)after[0], (int64_t)after[1]};
-    int64_t signal[2] = {both[1], both[3]};
-    onnx_ints(attributes, "pads", dims == 3 ? both : signal, dims == 3 ? 4 : 2);
-}
-
-void onnx_window(struct text *attributes, const struct window *w, const size_t after[2], int dims) {
-    onnx_pair(attributes, "kernel_shape", w->kernel, dims);
-    onnx_pair(attributes, "strides", w->stride, dims);
-    add_pads(attributes, w->padding, after, dims);
-}
-
-/* A dimension of a volume, before those of its images. */
-static void add_triple(struct text *attributes, const char *name, size_t depth, const size_t pair[2]) {
-    onnx_ints(attributes, name, (const int64_t[]){(int64_t)depth, (int64_t)pair[0], (int64_t)pair[1]}, 3);
-}
-
-void onnx_volume_window(struct text *attributes, const size_t kernel[3], const size_t stride[3], const size_t before[3],
-                        const size_t after[3]) {
-    int64_t pads[6];
-    for (int d = 0; d < 3; d++) pads[d] = (int64_t)before[d], pads[3 + d] = (int64_t)after[d];
-    add_triple(attributes, "kernel_shape", kernel[0], kernel + 1);
-    add_triple(attributes, "strides", stride[0], stride + 1);
-    onnx_ints(attributes, "pads", pads, 6);
+void onnx_window(struct text *attributes, size_t count, const size_t *kernel, const size_t *stride,
+                 const size_t *before, const size_t *after) {
+    int64_t pads[6] = {0};
+    for (size_t d = 0; d < count; d++) pads[d] = (int64_t)before[d], pads[count + d] = (int64_t)after[d];
+    onnx_sizes(attributes, "kernel_shape", kernel, count);
+    onnx_sizes(attributes, "strides", stride, count);
+    onnx_ints(attributes, "pads", pads, 2 * count);
 }

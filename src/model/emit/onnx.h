@@ -110,13 +110,11 @@ const char *onnx_real_positions(struct onnx_graph *g, size_t number, int64_t pos
 
 /* ---- attributes of images ---- */
 
-/* Of (height, width), or for [dims] 2 of (length). */
-void onnx_pair(struct text *attributes, const char *name, const size_t pair[2], int dims);
-/* kernel_shape, strides, pads: the window's padding before, [after] behind. */
-void onnx_window(struct text *attributes, const struct window *window, const size_t after[2], int dims);
-/* The same for volumes: (depth, height, width). */
-void onnx_volume_window(struct text *attributes, const size_t kernel[3], const size_t stride[3], const size_t before[3],
-                        const size_t after[3]);
+/* A number for each of [count] dimensions. */
+void onnx_sizes(struct text *attributes, const char *name, const size_t *sizes, size_t count);
+/* kernel_shape, strides and pads, the padding before and behind, of each of [count] dimensions. */
+void onnx_window(struct text *attributes, size_t count, const size_t *kernel, const size_t *stride,
+                 const size_t *before, const size_t *after);
 
 /* ---- messages in the binary format of Protocol Buffers, field by field: ONNX needs five kinds of fields and no
  * reading, for which a library would bring generated code of the whole schema ---- */

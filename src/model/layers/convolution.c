@@ -86,14 +86,27 @@ static const struct schema conv2d_schema =
 static const struct schema conv1d_schema =
     SCHEMA("model.layers.conv1d", struct convolution_config, .rows = rows1d, .check = check_conv1d);
 
-/* Of an input of [dims] dimensions. */
+/* Along dimension [d]: 0 the depth, 1 the height, 2 the width. */
+struct side {
+    size_t kernel, stride, padding, dilation; /* padding: before the input */
+};
+
+static struct side side_of(const struct convolution_config *c, int d) {
+    struct side s = {.kernel = size_at(&c->kernel_size, d), .dilation = 1};
+    s.stride = c->stride.items ? size_at(&c->stride, d) : s.kernel;
+    if (c->dilation.items) s.dilation = size_at(&c->dilation, d);
+    if (c->padding.items) s.padding = size_at(&c->padding, d);
+    if (c->padding.word == PADDING_SAME) s.padding = s.dilation * (s.kernel - 1) / 2;
+    return s;
+}
+
+/* Of an input of [dims] dimensions, or of one image of a volume. */
 static struct window convolution_window(const struct convolution_config *c, int dims) {
-    struct window w = {.padding = {0, 0}, .dilation = {1, 1}};
-    pair_of(&c->kernel_size, dims, 1, w.kernel);
-    pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, w.stride);
-    if (c->padding.items) pair_of(&c->padding, dims, 0, w.padding);
-    if (c->dilation.items) pair_of(&c->dilation, dims, 1, w.dilation);
-    for (int d = 0; c->padding.word == PADDING_SAME && d < 2; d++) w.padding[d] = w.dilation[d] * (w.kernel[d] - 1) / 2;
+    struct window w = {.kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
+    for (int d = dims == 2 ? 1 : 0; d < 2; d++) {
+        struct side s = side_of(c, d + 1);
+        w.kernel[d] = s.kernel, w.stride[d] = s.stride, w.padding[d] = s.padding, w.dilation[d] = s.dilation;
+    }
     return w;
 }
 
@@ -111,24 +124,6 @@ static const struct schema patch_schema =
 
 static const struct convolution_config *config_of(const struct layer *layer) { return layer->config; }
 
-/* Before the input, along a dimension. */
-static size_t padding_at(const struct convolution_config *c, int d) {
-    if (c->padding.word == PADDING_SAME) return triple_at(&c->dilation, d) * (triple_at(&c->kernel_size, d) - 1) / 2;
-    return c->padding.word ? 0 : triple_at(&c->padding, d);
-}
-
-/* Of one image of a volume. */
-static struct window images_window(const struct convolution_config *c) {
-    struct window w;
-    for (int d = 0; d < 2; d++) {
-        w.kernel[d] = triple_at(&c->kernel_size, d + 1);
-        w.stride[d] = triple_at(&c->stride, d + 1);
-        w.padding[d] = padding_at(c, d + 1);
-        w.dilation[d] = triple_at(&c->dilation, d + 1);
-    }
-    return w;
-}
-
 /* conv_transpose*: from the layer's output to its input. */
 static bool is_transposed(const struct layer *layer);
 static struct convolution transpose_convolution_of(const struct layer *layer);
@@ -139,7 +134,7 @@ static struct convolution convolution_of(const struct layer *layer) {
     bool is_volume = layer->in.dims == 4;
     if (is_transposed(layer)) return transpose_convolution_of(layer);
     struct convolution v = {.in = is_volume ? volume_image(&layer->in) : image_of(&layer->in),
-                            .window = is_volume ? images_window(c) : convolution_window(c, layer->in.dims),
+                            .window = convolution_window(c, layer->in.dims),
                             .groups = c->groups ? (size_t)c->groups : 1,
                             .has_bias = c->bias,
                             .has_relu = layer->has_relu};
@@ -154,15 +149,14 @@ static size_t fan_in(const struct convolution *c) {
     return c->in.channels / c->groups * c->window.kernel[0] * c->window.kernel[1];
 }
 
-/* Declares weight, of the shape that [c] has, and bias (biases) as the layer's parameters. */
-static void convolution_declare(struct layer *layer, struct planning *planning, const struct convolution *c,
-                                size_t biases) {
-    int64_t shape[4] = {(int64_t)c->out.channels, (int64_t)(c->in.channels / c->groups), (int64_t)c->window.kernel[0],
-                        (int64_t)c->window.kernel[1]};
-    int64_t count = (int64_t)biases;
-    if (layer->in.dims == 2) shape[2] = shape[3];
-    layer_declare(layer, planning, "weight", layer->in.dims + 1, shape);
-    if (config_of(layer)->bias) layer_declare(layer, planning, "bias", 1, &count);
+/* Declares weight, of (size0, size1, kernel), and bias (out). */
+static void convolution_declare(struct layer *layer, struct planning *planning, size_t size0, size_t size1) {
+    const struct convolution_config *c = config_of(layer);
+    int dims = layer->in.dims;
+    int64_t shape[5] = {(int64_t)size0, (int64_t)size1};
+    for (int d = 1; d < dims; d++) shape[1 + d] = (int64_t)size_at(&c->kernel_size, 3 - dims + d);
+    layer_declare(layer, planning, "weight", dims + 1, shape);
+    if (c->bias) layer_declare(layer, planning, "bias", 1, &c->out);
 }
 
 /* Images whose channels are innermost are sequences of patches. */
@@ -172,7 +166,7 @@ static status plan_patches(struct layer *layer, const struct convolution *c, str
         return status_usage("patch_size must divide the image (%zu x %zu), got %zu x %zu", c->in.height, c->in.width,
                             size[0], size[1]);
     layer->out = (struct shape){.dims = 2, .size = {(int64_t)(c->out.height * c->out.width), (int64_t)c->out.channels}};
-    convolution_declare(layer, planning, c, c->out.channels);
+    convolution_declare(layer, planning, c->out.channels, c->in.channels / c->groups);
     return OK;
 }
 
@@ -186,7 +180,7 @@ static status plan(struct layer *layer, struct planning *planning) {
         return status_usage("the kernel is larger than the padded input (%zu x %zu)",
                             c.in.height + 2 * c.window.padding[0], c.in.width + 2 * c.window.padding[1]);
     layer->out = channels_last_shape(layer->in.dims, c.out.channels, c.out.height, c.out.width);
-    convolution_declare(layer, planning, &c, c.out.channels);
+    convolution_declare(layer, planning, c.out.channels, c.in.channels / c.groups);
     return OK;
 }
 
@@ -241,27 +235,29 @@ static size_t multiply_adds(const struct layer *layer) {
 
 static size_t bias_of(const struct layer *layer) { return config_of(layer)->bias ? layer->first_param + 1 : NO_PARAM; }
 
-/* A node of a convolution over images, with [attributes] before those that each has. */
-static const char *node_of(const struct onnx_call *c, const char *type, const struct convolution *v,
-                           struct text *attributes) {
-    const size_t after[2] = {window_padding_after(&v->window, 0, v->in.height, v->out.height),
-                             window_padding_after(&v->window, 1, v->in.width, v->out.width)};
-    onnx_window(attributes, &v->window, after, c->layer->in.dims);
-    onnx_pair(attributes, "dilations", v->window.dilation, c->layer->in.dims);
-    onnx_int(attributes, "group", (int64_t)v->groups);
+/* A node of a convolution, with [attributes] before those that each has. */
+static const char *node_of(const struct onnx_call *c, const char *type, struct text *attributes) {
+    const struct convolution_config *config = config_of(c->layer);
+    size_t count = (size_t)c->layer->in.dims - 1, kernel[3], stride[3], before[3], after[3], dilation[3];
+    for (size_t i = 0; i < count; i++) {
+        struct side s = side_of(config, (int)(3 - count + i));
+        kernel[i] = s.kernel, stride[i] = s.stride, before[i] = s.padding, dilation[i] = s.dilation;
+        after[i] = config->padding.word == PADDING_SAME ? s.dilation * (s.kernel - 1) - s.padding : s.padding;
+    }
+    onnx_window(attributes, count, kernel, stride, before, after);
+    onnx_sizes(attributes, "dilations", dilation, count);
+    onnx_int(attributes, "group", config->groups ? config->groups : 1);
     const char *inputs[3] = {c->x, onnx_param(c->g, c->layer->first_param)};
-    if (config_of(c->layer)->bias) inputs[2] = onnx_param(c->g, bias_of(c->layer));
+    if (config->bias) inputs[2] = onnx_param(c->g, bias_of(c->layer));
     return onnx_node(c->g, type, inputs, inputs[2] ? 3 : 2, attributes);
 }
 
 static const char *write_onnx(const struct onnx_call *c) {
-    struct convolution v = convolution_of(c->layer);
-    struct text attributes = {0}, order = {0};
-    const char *y = node_of(c, "Conv", &v, &attributes);
+    struct text attributes = {0};
+    const char *y = node_of(c, "Conv", &attributes);
     if (c->layer->out.dims == c->layer->in.dims) return y;
-    onnx_ints(&order, "perm", (const int64_t[]){0, 2, 1}, 3); /* patch_embedding: a sequence of pixels */
-    return onnx_node1(c->g, "Transpose",
-                      onnx_node2(c->g, "Reshape", y, onnx_numbers(c->g, (const int64_t[]){0, 0, -1}, 3)), &order);
+    y = onnx_node2(c->g, "Reshape", y, onnx_numbers(c->g, (const int64_t[]){0, 0, -1}, 3));
+    return onnx_transpose(c->g, y, (const int64_t[]){0, 2, 1}, 3); /* patch_embedding: a sequence of pixels */
 }
 
 /* The weight (out channels, in channels of a group, taps) as (groups, taps, in channels, out channels). */
@@ -291,7 +287,7 @@ static void write_images(const struct c_call *c, const struct convolution *v, si
 
 static void write_c(const struct c_call *c) {
     struct convolution v = convolution_of(c->layer);
-    write_images(c, &v, 1);
+    write_images(c, &v, convolution_images(c->layer));
 }
 
 /* The pixels under the kernel of one group. */
@@ -381,13 +377,14 @@ static const struct schema schema =
 
 /* Of an input (channels, depth, height, width). */
 static struct depth_window depth_of(const struct convolution_config *c, const struct shape *in) {
+    struct side s = side_of(c, 0);
     struct depth_window w = {.in = (size_t)in->size[1],
                              .positions = (size_t)(in->size[2] * in->size[3]),
                              .channels = (size_t)in->size[0],
-                             .kernel = triple_at(&c->kernel_size, 0),
-                             .stride = triple_at(&c->stride, 0),
-                             .padding = padding_at(c, 0),
-                             .dilation = triple_at(&c->dilation, 0)};
+                             .kernel = s.kernel,
+                             .stride = s.stride,
+                             .padding = s.padding,
+                             .dilation = s.dilation};
     size_t padded = w.in + 2 * w.padding, extent = w.dilation * (w.kernel - 1) + 1;
     w.out = padded < extent ? 0 : (padded - extent) / w.stride + 1;
     if (c->padding.word == PADDING_SAME) w.out = w.in;
@@ -398,7 +395,6 @@ static struct depth_window depth_of(const struct convolution_config *c, const st
 
 static status plan_unfold(struct layer *layer, struct planning *planning) {
     const struct convolution_config *c = config_of(layer);
-    (void)planning;
     TRY(image_check(layer, 4));
     struct depth_window w = depth_of(c, &layer->in);
     if (w.channels % (size_t)c->groups != 0)
@@ -438,56 +434,15 @@ static const struct layer_type unfold_depth = {
 
 /* ---- the convolution ---- */
 
-static size_t depth_kernel(const struct layer *layer) { return triple_at(&config_of(layer)->kernel_size, 0); }
-
-/* Declares weight, of (size0, size1, kernel), and bias (biases). */
-static void conv3d_declare(struct layer *layer, struct planning *planning, int64_t size0, int64_t size1,
-                           int64_t biases) {
-    const struct convolution_config *c = config_of(layer);
-    int64_t shape[5] = {size0, size1};
-    for (int d = 0; d < 3; d++) shape[2 + d] = (int64_t)triple_at(&c->kernel_size, d);
-    layer_declare(layer, planning, "weight", 5, shape);
-    if (c->bias) layer_declare(layer, planning, "bias", 1, &biases);
-}
-
 static status conv3d_plan(struct layer *layer, struct planning *planning) {
-    const struct convolution_config *c = config_of(layer);
     struct convolution v = convolution_of(layer);
     if (v.out.height == 0 || v.out.width == 0)
         return status_usage("the kernel is larger than the padded input (%zu x %zu)",
                             v.in.height + 2 * v.window.padding[0], v.in.width + 2 * v.window.padding[1]);
     layer->out = volume_shape(v.out.channels, convolution_images(layer), v.out.height, v.out.width);
-    size_t channels = v.in.channels / depth_kernel(layer) / v.groups;
-    conv3d_declare(layer, planning, c->out, (int64_t)channels, c->out);
+    size_t channels = v.in.channels / size_at(&config_of(layer)->kernel_size, 0);
+    convolution_declare(layer, planning, v.out.channels, channels / v.groups);
     return OK;
-}
-
-/* A node of a convolution over volumes, with [attributes] before those that each has. */
-static const char *volume_node(const struct onnx_call *c, const char *type, struct text *attributes) {
-    const struct convolution_config *config = config_of(c->layer);
-    size_t kernel[3], stride[3], pads[3], after[3];
-    int64_t dilations[3];
-    for (int d = 0; d < 3; d++) {
-        kernel[d] = triple_at(&config->kernel_size, d), stride[d] = triple_at(&config->stride, d);
-        pads[d] = padding_at(config, d), dilations[d] = (int64_t)triple_at(&config->dilation, d);
-        after[d] = config->padding.word == PADDING_SAME ? (size_t)dilations[d] * (kernel[d] - 1) - pads[d] : pads[d];
-    }
-    onnx_volume_window(attributes, kernel, stride, pads, after);
-    onnx_ints(attributes, "dilations", dilations, 3);
-    onnx_int(attributes, "group", config->groups);
-    const char *inputs[3] = {c->x, onnx_param(c->g, c->layer->first_param)};
-    if (config->bias) inputs[2] = onnx_param(c->g, bias_of(c->layer));
-    return onnx_node(c->g, type, inputs, inputs[2] ? 3 : 2, attributes);
-}
-
-static const char *conv3d_onnx(const struct onnx_call *c) {
-    struct text attributes = {0};
-    return volume_node(c, "Conv", &attributes);
-}
-
-static void conv3d_c(const struct c_call *c) {
-    struct convolution v = convolution_of(c->layer);
-    write_images(c, &v, convolution_images(c->layer));
 }
 
 static const struct layer_type convolution_of_images = {
@@ -507,8 +462,8 @@ static const struct layer_type convolution_of_images = {
     .backward = convolution_backward,
     .half = HALF_ALL,
     .multiply_adds = multiply_adds,
-    .onnx = conv3d_onnx,
-    .c = conv3d_c,
+    .onnx = write_onnx,
+    .c = write_c,
     .c_scratch = c_scratch,
 };
 
@@ -577,27 +532,21 @@ static size_t windows_size(const struct depth_window *w) { return w->out * w->po
 /* The convolution from the layer's output to its input, of a volume from the images of these windows. */
 static struct convolution transpose_convolution_of(const struct layer *layer) {
     const struct convolution_config *c = config_of(layer);
-    struct convolution v = {.groups = (size_t)c->groups};
+    struct convolution v = {.groups = (size_t)c->groups, .window = convolution_window(c, layer->in.dims)};
     if (is_volume(layer)) {
-        v.in = volume_image(&layer->out), v.out = volume_image(&layer->in), v.window = images_window(c);
-        v.in.channels *= triple_at(&c->kernel_size, 0);
+        v.in = volume_image(&layer->out), v.out = volume_image(&layer->in);
+        v.in.channels *= size_at(&c->kernel_size, 0);
     } else {
-        v.in = image_of(&layer->out), v.out = image_of(&layer->in), v.window = convolution_window(c, layer->in.dims);
+        v.in = image_of(&layer->out), v.out = image_of(&layer->in);
     }
     return v;
 }
 
-/* Of dimension [d] of the layer's [dims] - 1. */
-static size_t number_at(const struct int_list *list, int dims, int d) {
-    return (size_t)list->items[list->count == (size_t)dims - 1 ? d : 0];
-}
-
 /* (in - 1) stride - 2 padding + dilation (kernel - 1) + output_padding + 1; 0: nothing is left */
-static size_t output_size(const struct convolution_config *c, int dims, int d, size_t in) {
-    size_t padding = number_at(&c->padding, dims, d);
-    size_t size = (in - 1) * number_at(&c->stride, dims, d) + number_at(&c->output_padding, dims, d) + 1 +
-                  number_at(&c->dilation, dims, d) * (number_at(&c->kernel_size, dims, d) - 1);
-    return size > 2 * padding ? size - 2 * padding : 0;
+static size_t output_size(const struct convolution_config *c, int d, size_t in) {
+    struct side s = side_of(c, d);
+    size_t size = (in - 1) * s.stride + size_at(&c->output_padding, d) + 1 + s.dilation * (s.kernel - 1);
+    return size > 2 * s.padding ? size - 2 * s.padding : 0;
 }
 
 static status transpose_plan(struct layer *layer, struct planning *planning) {
@@ -610,29 +559,23 @@ static status transpose_plan(struct layer *layer, struct planning *planning) {
                             (long long)c->groups);
     layer->out = layer->in;
     layer->out.size[0] = c->out;
-    for (int d = 0; d < dims - 1; d++) {
-        size_t stride = number_at(&c->stride, dims, d), after = number_at(&c->output_padding, dims, d);
+    for (int i = 1, d = 4 - dims; i < dims; i++, d++) {
+        size_t stride = size_at(&c->stride, d), after = size_at(&c->output_padding, d);
         if (after >= stride)
             return status_usage("output_padding must be less than stride (%zu), got %zu", stride, after);
-        size_t size = output_size(c, dims, d, (size_t)layer->in.size[d + 1]);
-        if (size == 0 || size > INT32_MAX)
-            return status_usage("the output would have %zu %s", size, words[3 - (dims - 1) + d]);
-        layer->out.size[d + 1] = (int64_t)size;
+        size_t size = output_size(c, d, (size_t)layer->in.size[i]);
+        if (size == 0 || size > INT32_MAX) return status_usage("the output would have %zu %s", size, words[d]);
+        layer->out.size[i] = (int64_t)size;
     }
-    struct convolution convolution = transpose_convolution_of(layer);
-    if (dims < 4) {
-        convolution_declare(layer, planning, &convolution, (size_t)c->out);
-        return OK;
-    }
+    convolution_declare(layer, planning, (size_t)layer->in.size[0], (size_t)(c->out / c->groups));
+    if (dims < 4) return OK;
     struct depth_window w = transpose_depth(layer);
     layer->saved_size = windows_size(&w);
-    conv3d_declare(layer, planning, layer->in.size[0], c->out / c->groups, c->out);
     return OK;
 }
 
 /* The convolution runs backward in either case. */
 static status prepare(struct layer *layer, struct device *device, size_t batch, bool is_training) {
-    (void)is_training;
     return convolution_prepare(layer, device, batch, true);
 }
 
@@ -671,14 +614,11 @@ static void backward(const struct layer *layer, const struct pass *pass, struct 
 }
 
 static const char *transpose_onnx(const struct onnx_call *c) {
-    const struct convolution_config *config = config_of(c->layer);
-    struct convolution v = transpose_convolution_of(c->layer);
-    int dims = c->layer->in.dims;
-    int64_t after[3];
+    size_t count = (size_t)c->layer->in.dims - 1, after[3];
     struct text attributes = {0};
-    for (int d = 0; d < dims - 1; d++) after[d] = (int64_t)number_at(&config->output_padding, dims, d);
-    onnx_ints(&attributes, "output_padding", after, (size_t)dims - 1);
-    return dims == 4 ? volume_node(c, "ConvTranspose", &attributes) : node_of(c, "ConvTranspose", &v, &attributes);
+    for (size_t i = 0; i < count; i++) after[i] = size_at(&config_of(c->layer)->output_padding, (int)(3 - count + i));
+    onnx_sizes(&attributes, "output_padding", after, count);
+    return node_of(c, "ConvTranspose", &attributes);
 }
 
 static void transpose_c(const struct c_call *c) {

@@ -52,9 +52,8 @@ void sizes_check_count(size_t count, const char *key, int max, const struct node
     key_problem(problems, where, path, key, sentences[max - 1], count);
 }
 
-void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]) {
-    to[0] = dims == 2 ? height : (size_t)list->items[0];
-    to[1] = (size_t)list->items[list->count - 1];
+size_t size_at(const struct int_list *list, int d) {
+    return (size_t)list->items[list->count == 1 ? 0 : d + (int)list->count - 3];
 }
 
 size_t window_output(const struct window *window, int d, size_t in) {
@@ -90,8 +89,6 @@ struct shape volume_shape(size_t channels, size_t depth, size_t height, size_t w
                           .size = {(int64_t)channels, (int64_t)depth, (int64_t)height, (int64_t)width},
                           .is_channels_last = true};
 }
-
-size_t triple_at(const struct int_list *list, int d) { return (size_t)list->items[list->count == 1 ? 0 : d]; }
 
 /* ---- in exported C ---- */
 

@@ -33,8 +33,8 @@ void sizes_check_count(size_t count, const char *key, int max, const struct node
     static void name_(void *config, const struct node *where, const char *path, struct problems *problems) {           \
         function(config, max, where, path, problems);                                                                  \
     }
-/* Sets to[0] for the height, to[1] for the width; for a signal to[0] is [height]. */
-void pair_of(const struct int_list *list, int dims, size_t height, size_t to[2]);
+/* The number of a list for dimension [d]: 0 the depth, 1 the height, 2 the width. */
+size_t size_at(const struct int_list *list, int d);
 
 /* The output size along one dimension: (in + 2 padding - dilation (kernel - 1) - 1) / stride + 1; 0 when the window is
  * larger than the padded image. */
@@ -59,6 +59,3 @@ void c_average_pool(const struct c_call *c, const struct pooling *p, size_t imag
 struct image_shape volume_image(const struct shape *shape);
 
 struct shape volume_shape(size_t channels, size_t depth, size_t height, size_t width);
-
-/* The number of dimension [d]: 0 the depth, 1 the height, 2 the width. */
-size_t triple_at(const struct int_list *list, int d);

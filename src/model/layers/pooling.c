@@ -83,12 +83,6 @@ POOL_SCHEMA(adaptive_avg_pool2d, adaptive_rows, "output_size", check_output2d);
 POOL_SCHEMA(adaptive_max_pool1d, adaptive1d_rows, "output_size", check_output1d);
 POOL_SCHEMA(adaptive_max_pool2d, adaptive_rows, "output_size", check_output2d);
 
-static bool is_adaptive(const struct layer *layer) {
-    const struct layer_type *type = layer->type;
-    return type == &layer_adaptive_avg_pool1d || type == &layer_adaptive_avg_pool2d ||
-           type == &layer_adaptive_max_pool1d || type == &layer_adaptive_max_pool2d;
-}
-
 /* The two nodes of a pooling of volumes, of maxima and of averages; the index has these bits. */
 enum { ALONG_DEPTH = 1, AVERAGES = 2, TYPES = 4 };
 static const struct layer_type types[TYPES];
@@ -116,62 +110,50 @@ static int dims_of(const struct layer *layer) {
                : 3;
 }
 
-/* Sets the window of a pooling to that of the input [p->in], of so many dimensions, and the size of its output. */
-static void set_image_window(const struct pool_config *c, int dims, struct pooling *p) {
-    size_t (*count)(const struct window *, int, size_t) = c->ceil_mode ? window_output_ceil : window_output;
-    pair_of(&c->kernel_size, dims, 1, p->window.kernel);
-    pair_of(c->stride.items ? &c->stride : &c->kernel_size, dims, 1, p->window.stride);
-    pair_of(&c->padding, dims, 0, p->window.padding);
-    p->window.dilation[0] = p->window.dilation[1] = 1;
-    p->out =
-        (struct image_shape){count(&p->window, 0, p->in.height), count(&p->window, 1, p->in.width), p->in.channels};
-}
-
-/* Sets the window [to] of a pooling to dimension [d] of the volume, of [in] elements, and returns the output's size. */
+/* Sets the window [to] of a pooling to dimension [d] of the input, of [in] elements, and returns the output's size;
+ * [d]: 0 the depth, 1 the height, 2 the width, -1 none. */
 static size_t set_window(const struct pool_config *c, struct window *w, int to, int d, size_t in) {
-    w->dilation[to] = 1;
+    w->kernel[to] = w->stride[to] = w->dilation[to] = 1;
+    if (d < 0) return in;
     if (c->output_size.items) {
-        size_t out = triple_at(&c->output_size, d);
+        size_t out = size_at(&c->output_size, d);
         w->kernel[to] = adaptive_window(in, out);
         return out;
     }
-    w->kernel[to] = triple_at(&c->kernel_size, d);
-    w->stride[to] = triple_at(c->stride.items ? &c->stride : &c->kernel_size, d);
-    w->padding[to] = triple_at(&c->padding, d);
+    w->kernel[to] = size_at(&c->kernel_size, d);
+    w->stride[to] = size_at(c->stride.items ? &c->stride : &c->kernel_size, d);
+    w->padding[to] = size_at(&c->padding, d);
     return c->ceil_mode ? window_output_ceil(w, to, in) : window_output(w, to, in);
+}
+
+/* Of images whose height and width are these dimensions of the input. */
+static struct pooling image_pooling(const struct pool_config *c, struct image_shape in, int height, int width) {
+    struct pooling p = {.in = in, .is_adaptive = c->output_size.items != NULL};
+    size_t rows = set_window(c, &p.window, 0, height, in.height),
+           columns = set_window(c, &p.window, 1, width, in.width);
+    p.out = (struct image_shape){rows, columns, in.channels};
+    return p;
+}
+
+/* Of an image, or of a signal, which is one of height 1. */
+static struct pooling pooling_of_image(const struct pool_config *c, const struct shape *in, int dims) {
+    return image_pooling(c, image_of(in), dims == 2 ? -1 : 1, 2);
 }
 
 /* Of one image of a volume, or of the volume as an image whose height is the depth and whose channels are all other
  * elements. */
 static struct pooling volume_pooling(const struct pool_config *c, const struct shape *in, bool along_depth) {
-    struct pooling p = {.in = volume_image(in), .is_adaptive = c->output_size.items != NULL};
-    if (along_depth) {
-        p.in = (struct image_shape){(size_t)in->size[1], 1, p.in.height * p.in.width * p.in.channels};
-        p.window.kernel[1] = p.window.stride[1] = p.window.dilation[1] = 1;
-        p.out = (struct image_shape){set_window(c, &p.window, 0, 0, p.in.height), 1, p.in.channels};
-    } else {
-        size_t height = set_window(c, &p.window, 0, 1, p.in.height), width = set_window(c, &p.window, 1, 2, p.in.width);
-        p.out = (struct image_shape){height, width, p.in.channels};
-    }
-    return p;
+    struct image_shape image = volume_image(in);
+    if (!along_depth) return image_pooling(c, image, 1, 2);
+    image = (struct image_shape){(size_t)in->size[1], 1, image.height * image.width * image.channels};
+    return image_pooling(c, image, 0, -1);
 }
 
 static struct pooling pooling_of(const struct layer *layer) {
     const struct pool_config *c = layer->config;
-    struct pooling p = {.in = image_of(&layer->in), .has_relu = layer->has_relu};
-    int dims = dims_of(layer);
-    if (is_volume(layer)) {
-        p = volume_pooling(c, &layer->in, is_along_depth(layer));
-    } else if (is_adaptive(layer)) {
-        size_t out[2];
-        p.is_adaptive = true;
-        pair_of(&c->output_size, dims, 1, out);
-        p.window.kernel[0] = adaptive_window(p.in.height, out[0]);
-        p.window.kernel[1] = adaptive_window(p.in.width, out[1]);
-        p.out = (struct image_shape){out[0], out[1], p.in.channels};
-    } else {
-        set_image_window(c, dims, &p);
-    }
+    struct pooling p = is_volume(layer) ? volume_pooling(c, &layer->in, is_along_depth(layer))
+                                        : pooling_of_image(c, &layer->in, dims_of(layer));
+    p.has_relu = layer->has_relu;
     p.excludes_padding = !is_max(layer) && !p.is_adaptive && !c->count_include_pad;
     if (!is_max(layer) && c->divisor_override > 0) p.divisor = is_along_depth(layer) ? 1 : (size_t)c->divisor_override;
     return p;
@@ -202,7 +184,6 @@ static status check_pooling(const struct layer *layer, const struct pooling *p) 
 }
 
 static status plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     TRY(image_check(layer, dims_of(layer)));
     struct pooling p = pooling_of(layer);
     TRY(check_pooling(layer, &p));
@@ -256,11 +237,20 @@ static const char *adaptive_max_along(struct onnx_graph *g, const char *x, int64
     return parts[0];
 }
 
+/* Of an image, a signal, an image of a volume, or along the depth. */
 static const char *maxima_onnx(const struct onnx_call *c, const struct pooling *p) {
+    const struct window *w = &p->window;
+    size_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, before[3] = {0}, after[3] = {0};
+    const size_t in[2] = {p->in.height, p->in.width}, out[2] = {p->out.height, p->out.width};
+    size_t count = (size_t)c->layer->in.dims - 1, first = 3 - count;
     struct text attributes = {0};
-    size_t after[2] = {pad_after(&p->window, 0, p->in.height, p->out.height),
-                       pad_after(&p->window, 1, p->in.width, p->out.width)};
-    onnx_window(&attributes, &p->window, after, c->layer->in.dims);
+    bool is_depth = is_along_depth(c->layer);
+    for (int d = 0; d < (is_depth ? 1 : 2); d++) {
+        int to = is_depth ? 0 : d + 1;
+        kernel[to] = w->kernel[d], stride[to] = w->stride[d], before[to] = w->padding[d];
+        after[to] = pad_after(w, d, in[d], out[d]);
+    }
+    onnx_window(&attributes, count, kernel + first, stride + first, before + first, after + first);
     return onnx_node1(c->g, "MaxPool", c->x, &attributes);
 }
 
@@ -287,13 +277,11 @@ static const char *average_tensor(struct onnx_graph *g, const struct pooling *p,
 
 /* Averages that no node of ONNX has: along the height, then along the width. */
 static const char *average_by_matrices(const struct onnx_call *c, const struct pooling *p) {
-    struct text attributes = {0};
     bool has_rows = c->layer->in.dims >= 3;
     const char *rows = has_rows ? average_tensor(c->g, p, 0, p->in.height, p->out.height) : NULL;
     const char *columns = average_tensor(c->g, p, 1, p->in.width, p->out.width);
     const char *x = has_rows ? onnx_node2(c->g, "MatMul", rows, c->x) : c->x;
-    onnx_ints(&attributes, "perm", (const int64_t[]){1, 0}, 2);
-    return onnx_node2(c->g, "MatMul", x, onnx_node1(c->g, "Transpose", columns, &attributes));
+    return onnx_node2(c->g, "MatMul", x, onnx_transpose(c->g, columns, (const int64_t[]){1, 0}, 2));
 }
 
 static const char *averages_onnx(const struct onnx_call *c, const struct pooling *p) {
@@ -304,7 +292,9 @@ static const char *averages_onnx(const struct onnx_call *c, const struct pooling
                     pad_after(&p->window, 0, p->in.height, p->out.height) <= p->window.padding[0] &&
                     pad_after(&p->window, 1, p->in.width, p->out.width) <= p->window.padding[1];
     if (!is_plain) return average_by_matrices(c, p);
-    onnx_window(&attributes, &p->window, p->window.padding, c->layer->in.dims);
+    const struct window *w = &p->window;
+    size_t count = (size_t)c->layer->in.dims - 1, first = 2 - count;
+    onnx_window(&attributes, count, w->kernel + first, w->stride + first, w->padding + first, w->padding + first);
     onnx_int(&attributes, "count_include_pad", !p->excludes_padding);
     return onnx_node1(c->g, "AveragePool", c->x, &attributes);
 }
@@ -432,7 +422,6 @@ POOL_SCHEMA(adaptive_avg_pool3d, pool3d_adaptive_rows, "output_size", check_outp
 POOL_SCHEMA(adaptive_max_pool3d, pool3d_adaptive_rows, "output_size", check_output3d);
 
 static status pool3d_plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     TRY(image_check(layer, 4));
     struct pooling p = pooling_of(layer);
     TRY(check_pooling(layer, &p));
@@ -451,21 +440,6 @@ static const char *adaptive_volume_max(const struct onnx_call *c, const struct p
     return is_depth ? x : adaptive_max_along(c->g, x, 4, p->in.width, p->out.width);
 }
 
-static const char *volume_maxima_onnx(const struct onnx_call *c, const struct pooling *p) {
-    const struct window *w = &p->window;
-    size_t kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, before[3] = {0}, after[3] = {0};
-    const size_t in[2] = {p->in.height, p->in.width}, out[2] = {p->out.height, p->out.width};
-    struct text attributes = {0};
-    bool is_depth = is_along_depth(c->layer);
-    for (int d = 0; d < (is_depth ? 1 : 2); d++) {
-        int to = is_depth ? 0 : d + 1;
-        kernel[to] = w->kernel[d], stride[to] = w->stride[d], before[to] = w->padding[d];
-        after[to] = pad_after(w, d, in[d], out[d]);
-    }
-    onnx_volume_window(&attributes, kernel, stride, before, after);
-    return onnx_node1(c->g, "MaxPool", c->x, &attributes);
-}
-
 /* A matrix times the depth of a volume, whose images are rows for that. */
 static const char *averages_along_depth(const struct onnx_call *c, const struct pooling *p) {
     const int64_t *in = c->layer->in.size;
@@ -477,7 +451,7 @@ static const char *averages_along_depth(const struct onnx_call *c, const struct 
 static const char *pool3d_onnx(const struct onnx_call *c) {
     struct pooling p = pooling_of(c->layer);
     if (!is_max(c->layer)) return is_along_depth(c->layer) ? averages_along_depth(c, &p) : average_by_matrices(c, &p);
-    return p.is_adaptive ? adaptive_volume_max(c, &p) : volume_maxima_onnx(c, &p);
+    return p.is_adaptive ? adaptive_volume_max(c, &p) : maxima_onnx(c, &p);
 }
 
 #define STEP(name_, doc_)                                                                                              \
@@ -565,8 +539,7 @@ static struct unpooling unpooling_of(const struct layer *layer) {
     const struct shape *before = &layer->ins[1];
     struct unpooling u = {.dims = unpool_dims(layer), .images = 1};
     if (u.dims < 4) {
-        u.image.in = image_of(before);
-        set_image_window(c, u.dims, &u.image);
+        u.image = pooling_of_image(c, before, u.dims);
     } else {
         struct shape maxima = *before;
         u.images = (size_t)before->size[1];
@@ -595,7 +568,6 @@ static status unpool_check_window(const struct pooling *p) {
 }
 
 static status unpool_plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
     if (layer->in_count != 2)
         return status_usage("takes two outputs, the values and the input of the max pool, but from: gives %zu",
                             layer->in_count);
@@ -655,10 +627,8 @@ static void unpool_window(const struct unpooling *u, struct text *attributes) {
     size_t kernel[] = {volume->kernel[0], image->kernel[0], image->kernel[1]};
     size_t stride[] = {volume->stride[0], image->stride[0], image->stride[1]};
     size_t before[] = {volume->padding[0], image->padding[0], image->padding[1]};
-    if (u->dims == 4)
-        onnx_volume_window(attributes, kernel, stride, before, after);
-    else
-        onnx_window(attributes, image, after + 1, u->dims);
+    int first = 4 - u->dims;
+    onnx_window(attributes, (size_t)u->dims - 1, kernel + first, stride + first, before + first, after + first);
 }
 
 /* By ScatterElements: implementations of MaxUnpool differ where the windows do not divide the image. The indices of

@@ -45,10 +45,10 @@ struct folding {
 static struct window window_of(const struct layer *layer) {
     const struct fold_config *c = layer->config;
     struct window w;
-    pair_of(&c->kernel_size, 3, 0, w.kernel);
-    pair_of(&c->stride, 3, 0, w.stride);
-    pair_of(&c->padding, 3, 0, w.padding);
-    pair_of(&c->dilation, 3, 0, w.dilation);
+    for (int d = 0; d < 2; d++) {
+        w.kernel[d] = size_at(&c->kernel_size, d + 1), w.stride[d] = size_at(&c->stride, d + 1);
+        w.padding[d] = size_at(&c->padding, d + 1), w.dilation[d] = size_at(&c->dilation, d + 1);
+    }
     return w;
 }
 
@@ -79,7 +79,6 @@ static struct depth_window side_of(const struct folding *f, int d) {
 }
 
 static status plan_unfold(struct layer *layer, struct planning *planning) {
-    (void)planning;
     TRY(image_check(layer, 3));
     struct folding f = folding_of(layer);
     if (f.out[0] == 0 || f.out[1] == 0)
@@ -95,9 +94,7 @@ static status plan_fold(struct layer *layer, struct planning *planning) {
     const struct fold_config *c = layer->config;
     struct window w = window_of(layer);
     int64_t taps = (int64_t)(w.kernel[0] * w.kernel[1]);
-    size_t size[2];
-    (void)planning;
-    pair_of(&c->output_size, 3, 0, size);
+    const size_t size[2] = {size_at(&c->output_size, 1), size_at(&c->output_size, 2)};
     int64_t windows = (int64_t)(window_output(&w, 0, size[0]) * window_output(&w, 1, size[1]));
     if (layer->in.dims != 2 || layer->in.size[0] % taps != 0 || layer->in.size[1] != windows || windows == 0)
         return status_usage("its input must be (a multiple of %lld, the elements of a window; %lld windows), but is %s",
@@ -177,15 +174,13 @@ static const char *unfold_onnx(const struct onnx_call *c) {
 static const char *fold_onnx(const struct onnx_call *c) {
     struct folding f = folding_of(c->layer);
     const struct window *w = &f.window;
-    int64_t size[2], kernel[2], strides[2], dilations[2], pads[4];
+    const int64_t size[2] = {(int64_t)f.in[0], (int64_t)f.in[1]};
+    const int64_t kernel[2] = {(int64_t)w->kernel[0], (int64_t)w->kernel[1]};
+    const int64_t height = (int64_t)w->padding[0], width = (int64_t)w->padding[1];
     struct text attributes = {0};
-    for (int d = 0; d < 2; d++) {
-        size[d] = (int64_t)f.in[d], kernel[d] = (int64_t)w->kernel[d], strides[d] = (int64_t)w->stride[d];
-        dilations[d] = (int64_t)w->dilation[d], pads[d] = pads[2 + d] = (int64_t)w->padding[d];
-    }
-    onnx_ints(&attributes, "dilations", dilations, 2);
-    onnx_ints(&attributes, "pads", pads, 4);
-    onnx_ints(&attributes, "strides", strides, 2);
+    onnx_sizes(&attributes, "dilations", w->dilation, 2);
+    onnx_ints(&attributes, "pads", (const int64_t[]){height, width, height, width}, 4);
+    onnx_sizes(&attributes, "strides", w->stride, 2);
     const char *image = onnx_numbers(c->g, size, 2), *block = onnx_numbers(c->g, kernel, 2);
     return onnx_node(c->g, "Col2Im", (const char *const[]){c->x, image, block}, 3, &attributes);
 }
