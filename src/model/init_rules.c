@@ -124,7 +124,6 @@ static const struct schema orthogonal_schema =
 static const struct schema gpt2_schema = SCHEMA("model.init.gpt2", struct gpt2_config, .rows = gpt2_rows);
 
 static void fill(struct rng *rng, float value, float *values, size_t count) {
-    (void)rng;
     for (size_t i = 0; values && i < count; i++) values[i] = value;
 }
 
@@ -195,12 +194,10 @@ static void constant(const void *config, const struct param *p, float *values, s
 }
 
 static void zeros(const void *config, const struct param *p, float *values, struct rng *rng) {
-    (void)config;
     fill(rng, 0, values, p->count);
 }
 
 static void ones(const void *config, const struct param *p, float *values, struct rng *rng) {
-    (void)config;
     fill(rng, 1, values, p->count);
 }
 
@@ -314,24 +311,17 @@ static void draw(void *user, const struct param *param, size_t index) {
     if (values) params_draw_end(d->params, index, 1);
 }
 
+static void count_one(void *user, const struct param *param, size_t index) { ++*(size_t *)user; }
+
 /* GPT-2: matrices are drawn from normal(0, 0.02), vectors (biases) are 0. */
-static void draw_gpt2(void *user, const struct param *param, size_t index) {
-    struct drawing *d = user;
-    float *values = next_draw(d, index);
-    if (!d->rng) return;
-    if (values) params_draw_begin(d->params, index, 1), values = params_value(d->params, index);
-    if (param->dims >= 2)
-        rng_normal(d->rng, values, param->count, 0, 0.02);
+static void gpt2_base(const void *config, const struct param *p, float *values, struct rng *rng) {
+    if (p->dims >= 2)
+        rng_normal(rng, values, p->count, 0, 0.02);
     else
-        fill(d->rng, 0, values, param->count);
-    if (values) params_draw_end(d->params, index, 1);
+        fill(rng, 0, values, p->count);
 }
 
-static void count_one(void *user, const struct param *param, size_t index) {
-    (void)param;
-    (void)index;
-    ++*(size_t *)user;
-}
+static const struct rule_type gpt2_rule = {.draw = gpt2_base};
 
 static const char *gpt2_layers[] = {"linear", "embedding", "positional_embedding", "attention"};
 
@@ -339,7 +329,8 @@ static void apply_gpt2(const struct model *model, const struct gpt2_config *conf
     const struct target base = {.layers = {gpt2_layers, sizeof gpt2_layers / sizeof *gpt2_layers}},
                         ends = {.match = config->residual};
     size_t count = 0;
-    visit(model, &base, draw_gpt2, d);
+    d->type = &gpt2_rule;
+    visit(model, &base, draw, d);
     if (config->residual.count == 0) return;
     visit(model, &ends, count_one, &count);
     struct normal_config smaller = {.std = 0.02 / sqrt((double)count)};
@@ -372,7 +363,6 @@ struct check {
 };
 
 static void check_param(void *user, const struct param *param, size_t index) {
-    (void)index;
     struct check *c = user;
     c->count++;
     if (param->dims < 2) c->vector = param;

@@ -57,24 +57,32 @@ static const struct attention_config *config_of(const struct layer *layer) { ret
 static size_t tokens_of(const struct layer *layer) { return (size_t)layer->out.size[0]; }
 static size_t features_of(const struct layer *layer) { return (size_t)layer->out.size[1]; }
 
-/* Of all rows of the pass, without padding and dropout. */
-static struct attention_shape plain_shape(const struct layer *layer, size_t rows) {
-    size_t heads = (size_t)config_of(layer)->heads;
-    return (struct attention_shape){.rows = rows,
-                                    .tokens = tokens_of(layer),
-                                    .heads = heads,
-                                    .head_size = features_of(layer) / heads,
-                                    .is_causal = config_of(layer)->is_causal};
+static size_t head_size_of(const struct layer *layer) { return features_of(layer) / (size_t)config_of(layer)->heads; }
+
+/* Rows of the mask: one for each query, or one for all. */
+static size_t mask_queries(const struct layer *layer) {
+    return layer->ins[2].dims == 2 ? (size_t)layer->ins[2].size[0] : 1;
 }
 
-/* [key]: filled, because the shape refers to it. */
-static struct attention_shape shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key) {
-    struct attention_shape shape = plain_shape(layer, pass->rows);
+/* [x]: the inputs; the keys are those of the second one, and the third is a mask. [key]: filled, because the shape
+ * refers to it. */
+static struct attention_shape shape_of(const struct layer *layer, const struct pass *pass, const struct tensor *x,
+                                       struct draw_key *key) {
+    const struct attention_config *c = config_of(layer);
+    const struct shape *keys = &layer->ins[layer->in_count > 1 ? 1 : 0];
+    struct attention_shape shape = {.rows = pass->rows,
+                                    .tokens = tokens_of(layer),
+                                    .heads = (size_t)c->heads,
+                                    .head_size = head_size_of(layer),
+                                    .is_causal = c->is_causal,
+                                    .lengths = pass_lengths(pass, keys),
+                                    .dropout_p = (float)c->dropout,
+                                    .mask_kind = (enum attention_mask)c->mask};
+    if (layer->in_count > 1) shape.keys = (size_t)keys->size[0];
+    if (layer->in_count > 2) shape.mask = floats(&x[2]), shape.mask_queries = mask_queries(layer);
     *key = pass->draws;
     key->stream = layer->stream;
-    shape.lengths = pass_lengths(pass, &layer->in);
-    shape.dropout_p = (float)config_of(layer)->dropout;
-    if (pass->is_training && config_of(layer)->dropout > 0) shape.dropout = key;
+    if (pass->is_training && c->dropout > 0) shape.dropout = key;
     return shape;
 }
 
@@ -156,11 +164,14 @@ static void attention_cache_forward(struct attention_cache *c, const struct pass
 
 /* ---- self-attention ---- */
 
+static status check_dims(const struct layer *layer) {
+    if (layer->in.dims == 2) return OK;
+    return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
+}
+
 /* Sets layer->out from an input of (T, parts * C). */
 static status plan_shape(struct layer *layer, int64_t parts) {
     int64_t heads = config_of(layer)->heads;
-    if (layer->in.dims != 2)
-        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     if (layer->in.size[1] % (heads * parts) != 0)
         return status_usage(parts == 1
                                 ? "its input is %s: heads (%lld) must divide the features"
@@ -173,7 +184,7 @@ static status plan_shape(struct layer *layer, int64_t parts) {
 
 /* struct layer_type's check_device: limits the size of heads. */
 static status attention_check_device(const struct layer *layer, const struct device_ops *ops) {
-    size_t size = features_of(layer) / (size_t)config_of(layer)->heads, max = ops->sequence->max_head_size;
+    size_t size = head_size_of(layer), max = ops->sequence->max_head_size;
     if (max == 0 || size <= max) return OK;
     return status_usage("a head has at most %zu features, got %zu: use more heads, or train.device: cpu", max, size);
 }
@@ -189,6 +200,13 @@ static size_t kv_heads_of(const struct layer *layer) {
     return (size_t)(c->kv_heads && is_grouped(layer) ? c->kv_heads : c->heads);
 }
 
+static struct head_groups groups_of(const struct layer *layer, size_t positions) {
+    return (struct head_groups){.positions = positions,
+                                .heads = (size_t)config_of(layer)->heads,
+                                .kv_heads = kv_heads_of(layer),
+                                .head_size = head_size_of(layer)};
+}
+
 /* With cached_positions: earlier positions do not depend on later ones. */
 static status check_cache(const struct layer *layer) {
     if (!layer->cached_positions || config_of(layer)->is_causal) return OK;
@@ -196,13 +214,8 @@ static status check_cache(const struct layer *layer) {
 }
 
 static status create_cache(struct layer *layer, struct device *device, size_t batch) {
-    const struct attention_config *c = config_of(layer);
-    (void)batch;
     if (!layer->cached_positions) return OK;
-    struct head_groups groups = {.positions = layer->cached_positions,
-                                 .heads = (size_t)c->heads,
-                                 .kv_heads = kv_heads_of(layer),
-                                 .head_size = features_of(layer) / (size_t)c->heads};
+    struct head_groups groups = groups_of(layer, layer->cached_positions);
     struct attention_cache *cache;
     TRY(attention_cache_create(device, &groups, &cache));
     layer->runtime = cache;
@@ -226,8 +239,6 @@ static status plan_groups(struct layer *layer) {
     if (c->heads % c->kv_heads != 0)
         return status_usage("num_kv_heads (%lld) must divide heads (%lld)", (long long)c->kv_heads,
                             (long long)c->heads);
-    if (layer->in.dims != 2)
-        return status_usage("its input must be (positions, features), but is %s", shape_text(&layer->in).s);
     if (layer->in.size[1] % (c->heads + 2 * c->kv_heads) != 0)
         return status_new(
             STATUS_USAGE,
@@ -240,7 +251,7 @@ static status plan_groups(struct layer *layer) {
 
 /* Saved: with groups the repeated q, k and v, and their gradient; then two numbers of each softmax. */
 static status core_plan(struct layer *layer, struct planning *planning) {
-    (void)planning;
+    TRY(check_dims(layer));
     TRY(is_grouped(layer) ? plan_groups(layer) : plan_shape(layer, 3));
     TRY(check_cache(layer));
     layer->saved_size = 2 * (size_t)config_of(layer)->heads * tokens_of(layer);
@@ -248,18 +259,10 @@ static status core_plan(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-static struct head_groups groups_of(const struct layer *layer, size_t rows) {
-    const struct attention_config *c = config_of(layer);
-    return (struct head_groups){.positions = rows * tokens_of(layer),
-                                .heads = (size_t)c->heads,
-                                .kv_heads = (size_t)c->kv_heads,
-                                .head_size = features_of(layer) / (size_t)c->heads};
-}
-
 static void core_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct sequence_ops *ops = pass->ops->sequence;
     struct draw_key key;
-    struct attention_shape shape = shape_of(layer, pass, &key);
+    struct attention_shape shape = shape_of(layer, pass, o.x, &key);
     if (layer->cached_positions) {
         attention_cache_forward(layer->runtime, pass, floats(o.x), floats(o.y));
         return;
@@ -268,7 +271,7 @@ static void core_forward(const struct layer *layer, const struct pass *pass, str
         ops->attention_forward(pass->device, &shape, o.x, o.y, layer->saved);
         return;
     }
-    struct head_groups groups = groups_of(layer, pass->rows);
+    struct head_groups groups = groups_of(layer, pass->rows * tokens_of(layer));
     size_t values = 3 * pass->rows * layer->out_size;
     ops->repeat_heads(pass->device, &groups, floats(o.x), layer->saved);
     ops->attention_forward(pass->device, &shape, F32(layer->saved), o.y, layer->saved + 2 * values);
@@ -277,13 +280,13 @@ static void core_forward(const struct layer *layer, const struct pass *pass, str
 static void core_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct sequence_ops *ops = pass->ops->sequence;
     struct draw_key key;
-    struct attention_shape shape = shape_of(layer, pass, &key);
+    struct attention_shape shape = shape_of(layer, pass, o.x, &key);
     if (!o.dx) return;
     if (!is_grouped(layer)) {
         ops->attention_backward(pass->device, &shape, o.x, o.y, layer->saved, o.dy, o.dx);
         return;
     }
-    struct head_groups groups = groups_of(layer, pass->rows);
+    struct head_groups groups = groups_of(layer, pass->rows * tokens_of(layer));
     size_t values = 3 * pass->rows * layer->out_size;
     float *gradient = layer->saved + values;
     ops->attention_backward(pass->device, &shape, F32(layer->saved), o.y, layer->saved + 2 * values, o.dy,
@@ -334,6 +337,7 @@ static void attention_declare(const struct layer *layer, struct planning *planni
 }
 
 static status attention_plan(struct layer *layer, struct planning *planning) {
+    TRY(check_dims(layer));
     TRY(plan_shape(layer, 1));
     TRY(check_cache(layer));
     attention_declare(layer, planning);
@@ -357,7 +361,7 @@ static void attention_init(const struct layer *layer, const struct params *param
 
 static void attention_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct draw_key key;
-    struct attention_shape shape = shape_of(layer, pass, &key);
+    struct attention_shape shape = shape_of(layer, pass, o.x, &key);
     struct saved s = saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, HEADS_COPY, s.heads);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
@@ -374,7 +378,7 @@ static void attention_forward(const struct layer *layer, const struct pass *pass
 static void attention_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = pass->ops;
     struct draw_key key;
-    struct attention_shape shape = shape_of(layer, pass, &key);
+    struct attention_shape shape = shape_of(layer, pass, o.x, &key);
     struct saved s = saved_of(layer, pass->rows);
     struct tensor dqkv = layer_inner(layer, DQKV_COPY, s.dqkv);
     size_t n = pass->rows * tokens_of(layer), c = features_of(layer);
@@ -403,7 +407,7 @@ static size_t attention_multiply_adds(const struct layer *layer) {
 }
 
 static bool can_be_half(const struct layer *layer) {
-    size_t size = plain_shape(layer, 1).head_size;
+    size_t size = head_size_of(layer);
     return !is_grouped(layer) && !layer->cached_positions && size % 8 == 0 && size <= ATTENTION_MAX_HALF;
 }
 
@@ -629,30 +633,6 @@ static const struct schema schema = SCHEMA("model.layers.cross_attention", struc
 
 static size_t keys_of(const struct layer *layer) { return (size_t)layer->ins[1].size[0]; }
 
-/* Rows of the mask: one for each query, or one for all. */
-static size_t mask_queries(const struct layer *layer) {
-    return layer->ins[2].dims == 2 ? (size_t)layer->ins[2].size[0] : 1;
-}
-
-/* [key]: filled, because the shape refers to it. [mask]: of a third input. */
-static struct attention_shape cross_shape_of(const struct layer *layer, const struct pass *pass, struct draw_key *key,
-                                             const float *mask) {
-    size_t heads = (size_t)config_of(layer)->heads;
-    struct attention_shape shape = {.rows = pass->rows,
-                                    .tokens = tokens_of(layer),
-                                    .keys = keys_of(layer),
-                                    .heads = heads,
-                                    .head_size = features_of(layer) / heads,
-                                    .lengths = pass_lengths(pass, &layer->ins[1]),
-                                    .dropout_p = (float)config_of(layer)->dropout,
-                                    .mask_kind = (enum attention_mask)config_of(layer)->mask};
-    if (layer->in_count > 2) shape.mask = mask, shape.mask_queries = mask_queries(layer);
-    *key = pass->draws;
-    key->stream = layer->stream;
-    if (pass->is_training && config_of(layer)->dropout > 0) shape.dropout = key;
-    return shape;
-}
-
 static status check_inputs(const struct layer *layer) {
     const struct shape *q = &layer->ins[0], *kv = &layer->ins[1];
     if (q->dims != 2 || kv->dims != 2 || q->size[1] != kv->size[1])
@@ -684,7 +664,6 @@ static status check_mask(const struct layer *layer) {
 static status check_mask_row(const struct layer *layer, const struct params *params, const float *row) {
     enum attention_mask kind = (enum attention_mask)config_of(layer)->mask;
     size_t keys = keys_of(layer);
-    (void)params;
     for (size_t q = 0; layer->in_count == 3 && q < mask_queries(layer); q++) {
         const float *mask = row + layer->ins[2].input - 1 + q * keys;
         size_t k = 0;
@@ -738,7 +717,7 @@ static const float *later(const float *x, size_t elements) { return x ? x + elem
 
 static void cross_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct draw_key key;
-    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&o.x[2]) : NULL);
+    struct attention_shape shape = shape_of(layer, pass, o.x, &key);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor attended = layer_inner(layer, CROSS_HEADS_COPY, s.heads);
     size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);
@@ -754,7 +733,7 @@ static void cross_forward(const struct layer *layer, const struct pass *pass, st
 static void cross_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
     const struct device_ops *ops = pass->ops;
     struct draw_key key;
-    struct attention_shape shape = cross_shape_of(layer, pass, &key, layer->in_count > 2 ? floats(&o.x[2]) : NULL);
+    struct attention_shape shape = shape_of(layer, pass, o.x, &key);
     struct cross_saved s = cross_saved_of(layer, pass->rows);
     struct tensor dq = layer_inner(layer, DQ_COPY, s.dq), dkv = layer_inner(layer, DKV_COPY, s.dkv);
     size_t n = pass->rows * tokens_of(layer), m = pass->rows * keys_of(layer), c = features_of(layer);

@@ -103,7 +103,6 @@ static status check_dims(const struct layer *layer) {
 }
 
 static status plan_permute(struct layer *layer, struct planning *planning) {
-    (void)planning;
     TRY(check_dims(layer));
     layer->out = (struct shape){.dims = layer->in.dims};
     for (int d = 0; d < layer->in.dims; d++) layer->out.size[d] = layer->in.size[source_of(layer, d)];
@@ -130,9 +129,30 @@ static status plan_view(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
+/* From (height, width, channels, factor, factor), the small image, to (height, factor, width, factor, channels). */
+static struct permutation shuffle_of(const struct shape *small, size_t factor) {
+    size_t width = (size_t)small->size[2], channels = (size_t)small->size[0] / factor / factor;
+    size_t pixel = channels * factor * factor;
+    struct permutation p = {0};
+    add_dimension(&p, (size_t)small->size[1], width * pixel);
+    add_dimension(&p, factor, factor);
+    add_dimension(&p, width, pixel);
+    add_dimension(&p, factor, 1);
+    add_dimension(&p, channels, factor * factor);
+    return completed(p);
+}
+
+static size_t factor_of(const struct layer *layer) {
+    return (size_t)((const struct shuffle_config *)layer->config)->factor;
+}
+
+/* From the input to the output, of a layer of any of these types. */
 static struct permutation permutation_of(const struct layer *layer) {
     struct permutation p = {0};
     size_t strides[MAX_DIMS], stride = 1;
+    if (layer->type == &layer_pixel_shuffle) return shuffle_of(&layer->in, factor_of(layer));
+    if (layer->type == &layer_pixel_unshuffle) p = shuffle_of(&layer->out, factor_of(layer));
+    if (layer->type == &layer_pixel_unshuffle) return inverse_of(&p);
     for (int n = layer->in.dims - 1; n >= 0; n--) {
         int d = in_memory(&layer->in, layer->in.is_channels_last, n);
         strides[d] = stride;
@@ -143,20 +163,25 @@ static struct permutation permutation_of(const struct layer *layer) {
     return completed(p);
 }
 
-static void forward_by(const struct layer *layer, const struct pass *pass, struct permutation p, const struct tensor *x,
-                       const struct tensor *y) {
-    (void)layer;
-    pass->ops->shapes->permute(pass->device, &p, floats(x), floats(y), pass->rows);
-}
-
-static void permute_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    forward_by(layer, pass, permutation_of(layer), o.x, o.y);
-}
-
-static void permute_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+static void forward(const struct layer *layer, const struct pass *pass, struct operands o) {
     struct permutation p = permutation_of(layer);
-    if (o.dx) forward_by(layer, pass, inverse_of(&p), o.dy, o.dx);
+    pass->ops->shapes->permute(pass->device, &p, floats(o.x), floats(o.y), pass->rows);
 }
+
+static void backward(const struct layer *layer, const struct pass *pass, struct operands o) {
+    struct permutation p = permutation_of(layer);
+    p = inverse_of(&p);
+    if (o.dx) pass->ops->shapes->permute(pass->device, &p, floats(o.dy), floats(o.dx), pass->rows);
+}
+
+static void write_c(const struct c_call *c) {
+    struct permutation p = permutation_of(c->layer);
+    text_printf(&c->c->body, "    permute(%s, %s, %d, %s, %s);\n", c->x, c->y, p.dims,
+                c_list(c, p.size, (size_t)p.dims), c_list(c, p.stride, (size_t)p.dims));
+}
+
+/* What all types have. */
+#define PERMUTATION .ignores = IGNORES_X_AND_Y, .forward = forward, .backward = backward, .c = write_c
 
 /* The shape split into [dims] dimensions, these in another order (from 0, without the batch), and joined again. */
 static const char *permutation_onnx(const struct onnx_call *c, const int64_t *size, const int64_t *order, int dims) {
@@ -174,22 +199,12 @@ static const char *permute_onnx(const struct onnx_call *c) {
     return permutation_onnx(c, c->layer->in.size, order, c->layer->in.dims);
 }
 
-static void permutation_c(const struct c_call *c, struct permutation p) {
-    text_printf(&c->c->body, "    permute(%s, %s, %d, %s, %s);\n", c->x, c->y, p.dims,
-                c_list(c, p.size, (size_t)p.dims), c_list(c, p.stride, (size_t)p.dims));
-}
-
-static void permute_c(const struct c_call *c) { permutation_c(c, permutation_of(c->layer)); }
-
 static const struct layer_type permuted_copy = {
     .variant = {"permute", NULL, "The dimensions in another order."},
     .memory_format = FORMAT_PRESERVE,
-    .ignores = IGNORES_X_AND_Y,
+    PERMUTATION,
     .plan = plan_permute,
-    .forward = permute_forward,
-    .backward = permute_backward,
     .onnx = permute_onnx,
-    .c = permute_c,
 };
 
 static const struct layer_type permuted_view = {
@@ -228,13 +243,8 @@ const struct layer_type layer_permute = {
 
 /* ---- pixel_shuffle, pixel_unshuffle ---- */
 
-static size_t factor_of(const struct layer *layer) {
-    return (size_t)((const struct shuffle_config *)layer->config)->factor;
-}
-
 static status plan_shuffle(struct layer *layer, struct planning *planning) {
     size_t factor = factor_of(layer);
-    (void)planning;
     TRY(image_check(layer, 3));
     struct image_shape in = image_of(&layer->in);
     if (in.channels % (factor * factor) != 0)
@@ -247,7 +257,6 @@ static status plan_shuffle(struct layer *layer, struct planning *planning) {
 
 static status plan_unshuffle(struct layer *layer, struct planning *planning) {
     size_t factor = factor_of(layer);
-    (void)planning;
     TRY(image_check(layer, 3));
     struct image_shape in = image_of(&layer->in);
     if (in.height % factor != 0 || in.width % factor != 0)
@@ -257,44 +266,11 @@ static status plan_unshuffle(struct layer *layer, struct planning *planning) {
     return OK;
 }
 
-/* From (height, width, channels, factor, factor), the small image, to (height, factor, width, factor, channels). */
-static struct permutation shuffle_of(const struct shape *small, size_t factor) {
-    size_t width = (size_t)small->size[2], channels = (size_t)small->size[0] / factor / factor;
-    size_t pixel = channels * factor * factor;
-    struct permutation p = {0};
-    add_dimension(&p, (size_t)small->size[1], width * pixel);
-    add_dimension(&p, factor, factor);
-    add_dimension(&p, width, pixel);
-    add_dimension(&p, factor, 1);
-    add_dimension(&p, channels, factor * factor);
-    return completed(p);
-}
-
-static void shuffle_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    forward_by(layer, pass, shuffle_of(&layer->in, factor_of(layer)), o.x, o.y);
-}
-
-static void shuffle_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    struct permutation p = shuffle_of(&layer->in, factor_of(layer));
-    if (o.dx) forward_by(layer, pass, inverse_of(&p), o.dy, o.dx);
-}
-
-static void unshuffle_forward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    struct permutation p = shuffle_of(&layer->out, factor_of(layer));
-    forward_by(layer, pass, inverse_of(&p), o.x, o.y);
-}
-
-static void unshuffle_backward(const struct layer *layer, const struct pass *pass, struct operands o) {
-    if (o.dx) forward_by(layer, pass, shuffle_of(&layer->out, factor_of(layer)), o.dy, o.dx);
-}
-
 static const char *shuffle_onnx(const struct onnx_call *c) {
     int64_t f = (int64_t)factor_of(c->layer);
     const int64_t *in = c->layer->in.size, size[] = {in[0] / f / f, f, f, in[1], in[2]};
     return permutation_onnx(c, size, (const int64_t[]){0, 3, 1, 4, 2}, 5);
 }
-
-static void shuffle_c(const struct c_call *c) { permutation_c(c, shuffle_of(&c->layer->in, factor_of(c->layer))); }
 
 static const char *unshuffle_onnx(const struct onnx_call *c) {
     int64_t f = (int64_t)factor_of(c->layer);
@@ -302,32 +278,21 @@ static const char *unshuffle_onnx(const struct onnx_call *c) {
     return permutation_onnx(c, size, (const int64_t[]){0, 2, 4, 1, 3}, 5);
 }
 
-static void unshuffle_c(const struct c_call *c) {
-    struct permutation p = shuffle_of(&c->layer->out, factor_of(c->layer));
-    permutation_c(c, inverse_of(&p));
-}
-
 const struct layer_type layer_pixel_shuffle = {
     .variant = {"pixel_shuffle", &shuffle_schema,
                 "(channels, height, width) with r^2 channels as the pixels of one, r times as high and wide "
                 "(torch.nn.PixelShuffle)."},
     .memory_format = FORMAT_CHANNELS_LAST,
-    .ignores = IGNORES_X_AND_Y,
+    PERMUTATION,
     .plan = plan_shuffle,
-    .forward = shuffle_forward,
-    .backward = shuffle_backward,
     .onnx = shuffle_onnx,
-    .c = shuffle_c,
     .pytorch = "nn.PixelShuffle({upscale_factor})",
 };
 const struct layer_type layer_pixel_unshuffle = {
     .variant = {"pixel_unshuffle", &unshuffle_schema, "The inverse of pixel_shuffle (torch.nn.PixelUnshuffle)."},
     .memory_format = FORMAT_CHANNELS_LAST,
-    .ignores = IGNORES_X_AND_Y,
+    PERMUTATION,
     .plan = plan_unshuffle,
-    .forward = unshuffle_forward,
-    .backward = unshuffle_backward,
     .onnx = unshuffle_onnx,
-    .c = unshuffle_c,
     .pytorch = "nn.PixelUnshuffle({downscale_factor})",
 };
