@@ -615,7 +615,7 @@ const char *sweep_folder_by_fd(const struct sweep_folder *f) { return f->by_fd; 
 status sweep_folder_explain(const struct sweep_folder *f, status failure) {
     SCOPED_TEXT text = {0};
     size_t length = failure && f && f->by_fd ? strlen(f->by_fd) : 0;
-    if (length == 0 || f->by_fd == f->path || !strstr(status_message(failure), f->by_fd)) return failure;
+    if (length == 0) return failure;
     const char *at = status_message(failure);
     for (const char *link; (link = strstr(at, f->by_fd)); at = link + length) {
         text_add_bytes(&text, at, (size_t)(link - at));
