@@ -72,6 +72,7 @@ class NotFinite(program.Case):
         self.assertIn("(number 10 since the start)", err)
         self.assertEqual(self.events("end")[0]["skipped"], 18)
         self.assertEqual(len(self.events("skipped")), 18)
+        self.assertRegex(self.events("skipped")[0]["reason"], r" for rows \d+(, \d+){4} and [1-3] more of the training data")
 
     def test_average_before_the_first_applied_step(self):
         """Until a step is applied the average of the weights is the weights, also after a resume."""
