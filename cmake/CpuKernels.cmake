@@ -56,6 +56,8 @@ else()
   kernel_set(baseline 4 16)
 endif()
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  # Where the loop that copies columns does not begin at a multiple of 32 bytes, a step of a CNN takes 5 % longer.
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/src/device/cpu/sets/winograd.c PROPERTIES COMPILE_OPTIONS -falign-functions=32)
   kernel_set(avx2 8 16 -mavx2 -mfma)
   kernel_set(avx512 16 32 -mavx512f -mavx512vl -mavx512dq -mavx512bw -mfma -mprefer-vector-width=512)
   target_compile_definitions(device PRIVATE DDPTRAIN_X86_KERNELS)
