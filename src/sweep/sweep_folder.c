@@ -613,13 +613,13 @@ status sweep_folder_follow(struct sweep_folder *f, struct log *log, bool *has_mo
 const char *sweep_folder_by_fd(const struct sweep_folder *f) { return f->by_fd; }
 
 status sweep_folder_explain(const struct sweep_folder *f, status failure) {
-    SCOPED_TEXT text = {0};
-    size_t length = failure && f && f->by_fd ? strlen(f->by_fd) : 0;
-    if (length == 0) return failure;
+    SCOPED_TEXT text = {0}, link = {0};
+    if (!failure || !f || !f->by_fd) return failure;
+    text_printf(&link, "%s/", f->by_fd);
     const char *at = status_message(failure);
-    for (const char *link; (link = strstr(at, f->by_fd)); at = link + length) {
-        text_add_bytes(&text, at, (size_t)(link - at));
-        text_add(&text, f->path);
+    for (const char *found; (found = strstr(at, text_string(&link))); at = found + link.length) {
+        text_add_bytes(&text, at, (size_t)(found - at));
+        text_printf(&text, "%s/", f->path);
     }
     text_add(&text, at);
     status named = status_new(status_code(failure), "%s", text_string(&text));
