@@ -16,10 +16,8 @@
 
 struct subcommand;
 
-/* Local variables, freed where their block ends. */
-static inline void scoped_config_free(struct config_file **file) { config_free(*file); }
+/* A local variable, freed where its block ends. */
 static inline void scoped_log_destroy(struct log **log) { log_destroy(*log); }
-#define SCOPED_CONFIG __attribute__((cleanup(scoped_config_free))) struct config_file *
 #define SCOPED_LOG __attribute__((cleanup(scoped_log_destroy))) struct log *
 
 #define DEFAULT_GRACE 30     /* seconds */

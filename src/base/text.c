@@ -268,11 +268,16 @@ bool text_ends_with(const char *string, const char *end) {
     return length >= tail && strcmp(string + length - tail, end) == 0;
 }
 
-char *text_path(const char *folder, const char *name) {
-    struct text path = {0};
-    text_printf(&path, "%s/%s", folder, name);
-    return path.data;
+char *text_format(const char *format, ...) {
+    char *out;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vasprintf(&out, format, arguments) < 0) status_exit_without_memory();
+    va_end(arguments);
+    return out;
 }
+
+char *text_path(const char *folder, const char *name) { return text_format("%s/%s", folder, name); }
 
 int text_compare(const void *left, const void *right) {
     return strcmp(*(const char *const *)left, *(const char *const *)right);

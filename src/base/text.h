@@ -74,6 +74,8 @@ const char *text_string(const struct text *text);
 /* ---- strings ---- */
 
 bool text_ends_with(const char *string, const char *end);
+/* What printf prints, malloc'ed. */
+char *text_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* "folder/name", malloc'ed. */
 char *text_path(const char *folder, const char *name);
 /* Compares two strings by their addresses, for qsort and bsearch. */

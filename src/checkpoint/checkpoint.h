@@ -68,6 +68,8 @@ status checkpoint_find_difference(struct checkpoint *const files[2], const char 
 status checkpoint_compare(const char *const paths[2], const char *const *groups, const char *const *others,
                           const char *const names[2], struct text *out);
 void checkpoint_close(struct checkpoint *checkpoint); /* takes NULL */
+static inline void scoped_checkpoint_close(struct checkpoint **checkpoint) { checkpoint_close(*checkpoint); }
+#define SCOPED_CHECKPOINT __attribute__((cleanup(scoped_checkpoint_close))) struct checkpoint * /* as base/scoped.h */
 
 /* Opens and verifies the newest valid checkpoint of DIR (by the step in its seal, not by name or time). Damaged files
  * are skipped with a warning. *out NULL and *path NULL when there is none. *path is malloc'ed. STATUS_DATA when there

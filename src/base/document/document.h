@@ -59,6 +59,7 @@ void problems_add(struct problems *problems, struct place place, const char *key
  * none. */
 status problems_status(const struct problems *problems, enum status_code code);
 void problems_free(struct problems *problems);
+#define SCOPED_PROBLEMS __attribute__((cleanup(problems_free))) struct problems /* as those of base/scoped.h */
 
 struct document;
 
@@ -123,6 +124,8 @@ const struct node *document_root(const struct document *document);
 /* The arena that holds the tree; configs bound from it may use it too. */
 struct arena *document_arena(struct document *document);
 void document_destroy(struct document *document); /* takes NULL */
+static inline void scoped_document_destroy(struct document **document) { document_destroy(*document); }
+#define SCOPED_DOCUMENT __attribute__((cleanup(scoped_document_destroy))) struct document *
 
 /* The value of [key] in a mapping, NULL when absent or when [mapping] is NULL. */
 const struct node *node_get(const struct node *mapping, const char *key);

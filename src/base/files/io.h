@@ -96,6 +96,7 @@ struct io_names {
 };
 status io_list(const char *folder, struct io_names *names);
 void io_names_free(struct io_names *names);
+#define SCOPED_NAMES __attribute__((cleanup(io_names_free))) struct io_names /* as those of base/scoped.h */
 
 /* fsync of the folder of [path]: makes a rename or a removal durable. OK on file systems that cannot sync a folder. */
 status io_sync_folder_of(const char *path);

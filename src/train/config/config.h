@@ -152,7 +152,9 @@ status config_parse(const char *name, const char *text, struct config_file **out
 /* The config that [checkpoint] was trained with; *out NULL: it has none that this version can read. */
 struct checkpoint;
 status config_of_checkpoint(struct checkpoint *checkpoint, struct config_file **out);
-void config_free(struct config_file *file);   /* takes NULL */
+void config_free(struct config_file *file); /* takes NULL */
+static inline void scoped_config_free(struct config_file **file) { config_free(*file); }
+#define SCOPED_CONFIG __attribute__((cleanup(scoped_config_free))) struct config_file *
 void config_retain(struct config_file *file); /* until one more config_free */
 
 /* STATUS_USAGE when [written], the resolved config that a run folder and checkpoints contain, could not be read again:

@@ -96,6 +96,7 @@ struct metrics_lines {
 /* All NULL when there is no such file. STATUS_DATA for anything but a regular file. */
 status metrics_read(const char *path, struct metrics_lines *out);
 void metrics_lines_free(struct metrics_lines *lines);
+#define SCOPED_LINES __attribute__((cleanup(metrics_lines_free))) struct metrics_lines /* as those of base/scoped.h */
 
 /* Whether [line] (NULL: no line) is an [event]. */
 bool metrics_line_is(const char *line, enum metrics_event event);
