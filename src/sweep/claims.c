@@ -14,6 +14,7 @@
 #include "base/files/folder_lock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
+#include "base/scoped.h"
 #include "sweep/sweep_folder.h"
 
 #define MAX_ENTRY ((uint64_t)1 << 30)
@@ -74,35 +75,18 @@ struct claims {
 
 /* ---- paths ---- */
 
-static char *format(const char *pattern, ...) __attribute__((format(printf, 1, 2)));
-static char *format(const char *pattern, ...) {
-    char *out;
-    va_list arguments;
-    va_start(arguments, pattern);
-    if (vasprintf(&out, pattern, arguments) < 0) status_exit_without_memory();
-    va_end(arguments);
-    return out;
-}
-
 static char *entry_path(const struct claims *c, const struct trial_block *b, int n) {
-    return format("%s/" SWEEP_BLOCKS "/%s.%d", c->options.by_fd, b->name, n);
+    return text_format("%s/" SWEEP_BLOCKS "/%s.%d", c->options.by_fd, b->name, n);
 }
 
 static char *member_path(const struct claims *c, size_t member, const char *name) {
-    return format("%s/" SWEEP_MEMBERS "/%s%s", c->options.by_fd, c->members[member].id, name);
-}
-
-static char *trial_path(const char *folder, int64_t trial) {
-    struct text path = {0};
-    sweep_trial_path(folder, trial, &path);
-    return path.data;
+    return text_format("%s/" SWEEP_MEMBERS "/%s%s", c->options.by_fd, c->members[member].id, name);
 }
 
 /* Of a trial of this process. */
 static char *own_path(const struct claims *c, int64_t trial) {
-    char *folder = member_path(c, 0, ""), *path = trial_path(folder, trial);
-    free(folder);
-    return path;
+    SCOPED_STRING folder = member_path(c, 0, "");
+    return sweep_trial_path(folder, trial);
 }
 
 /* ---- processes ---- */
@@ -155,7 +139,7 @@ static void add_place(struct text *out) {
 }
 
 static status beat(struct claims *c, bool has_ended) {
-    struct text line = {0}, place = {0};
+    SCOPED_TEXT line = {0}, place = {0};
     add_place(&place);
     text_add(&line, "{");
     text_add_member(&line, "place", text_string(&place));
@@ -165,20 +149,17 @@ static status beat(struct claims *c, bool has_ended) {
     status s = io_write_at(c->alive_fd, c->alive, line.data, line.length, 0);
     if (!s) s = io_sync(c->alive_fd, c->alive);
     c->beat_at = clock_seconds();
-    text_free(&line);
-    text_free(&place);
     return s;
 }
 
 /* Whether the process is one of this host and does not exist any more. */
 static bool has_vanished(const struct json_line *alive) {
-    struct text place = {0};
+    SCOPED_TEXT place = {0};
     int64_t pid = 0, start = 0;
     add_place(&place);
     bool is_here = place.length && json_line_is(alive, "place", text_string(&place)) &&
                    json_field_int(json_line_find(alive, "pid"), 1, INT32_MAX, &pid) &&
                    json_field_int(json_line_find(alive, "start"), 1, INT64_MAX, &start);
-    text_free(&place);
     return is_here && start_of((long)pid) != start;
 }
 
@@ -187,13 +168,12 @@ static status look_at(struct claims *c, size_t i) {
     struct member *m = &c->members[i];
     double now = clock_seconds(), most = c->options.lease / OBSERVATIONS;
     if (i == 0 || m->is_gone || (m->looked_at > 0 && now - m->looked_at < fmin(most / 2, 1))) return OK;
-    char *path = member_path(c, i, "/alive"), *text;
+    SCOPED_STRING path = member_path(c, i, "/alive");
+    char *text;
     struct io_info info;
     struct json_line alive;
     int64_t ended = 0;
-    status s = io_read_text(path, MAX_ALIVE, &text, &info);
-    free(path);
-    if (s) return s;
+    TRY(io_read_text(path, MAX_ALIVE, &text, &info));
     bool is_same = m->looked_at > 0 && (text ? m->seen && strcmp(text, m->seen) == 0 : !m->seen);
     m->silent = is_same ? m->silent + fmin(now - m->looked_at, most) : 0;
     m->looked_at = now;
@@ -211,8 +191,7 @@ static status look_at(struct claims *c, size_t i) {
 static size_t member_of(struct claims *c, const char *id) {
     for (size_t i = 0; i < c->member_count; i++)
         if (strcmp(c->members[i].id, id) == 0) return i;
-    c->members = realloc(c->members, (c->member_count + 1) * sizeof *c->members);
-    if (!c->members) status_exit_without_memory();
+    c->members = status_need(realloc(c->members, (c->member_count + 1) * sizeof *c->members));
     struct member *m = &c->members[c->member_count];
     *m = (struct member){.looked_at = 0};
     snprintf(m->id, sizeof m->id, "%s", id);
@@ -223,23 +202,17 @@ static size_t member_of(struct claims *c, const char *id) {
 
 /* Appends an entry to the list of [b]; *is_taken: another process has appended one. */
 static status publish(struct claims *c, struct trial_block *b, const char *text, bool is_durable, bool *is_taken) {
-    char *path = entry_path(c, b, b->next);
-    status s = sweep_folder_publish(c->temporary, path, text, is_durable, is_taken);
-    if (!s && !*is_taken) b->next++;
-    free(path);
-    return s;
+    SCOPED_STRING path = entry_path(c, b, b->next);
+    TRY(sweep_folder_publish(c->temporary, path, text, is_durable, is_taken));
+    b->next += !*is_taken;
+    return OK;
 }
 
 static status publish_claim(struct claims *c, struct trial_block *b, bool *is_mine) {
-    struct text line = {0};
+    SCOPED_STRING line =
+        text_format("{\"event\":\"claim\",\"member\":\"%s\",\"trials\":%" PRId64 "}\n", c->id, b->count);
     bool is_taken = false;
-    text_add(&line, "{");
-    text_add_member(&line, "event", "claim");
-    text_add_member(&line, "member", c->id);
-    text_add_member_int(&line, "trials", b->count);
-    text_add(&line, "}\n");
-    status s = publish(c, b, text_string(&line), false, &is_taken);
-    text_free(&line);
+    status s = publish(c, b, line, false, &is_taken);
     *is_mine = !s && !is_taken;
     if (!*is_mine) return s;
     b->owner = 0;
@@ -268,14 +241,10 @@ static status apply(struct claims *c, struct trial_block *b, const char *path, c
     struct json_line line;
     const char *end = memchr(text, '\n', size);
     if (!end || text[size - 1] != '\n' || !json_line_read(text, (size_t)(end - text), &line)) return damaged(path);
-    char *id = json_field_text(json_line_find(&line, "member"));
+    SCOPED_STRING id = json_field_text(json_line_find(&line, "member"));
     bool is_claim = json_line_is(&line, "event", "claim"), is_result = json_line_is(&line, "event", "results");
-    if (!id || strlen(id) >= CLAIMS_ID_SIZE || strchr(id, '/') || is_claim == is_result) {
-        free(id);
-        return damaged(path);
-    }
+    if (!id || strlen(id) >= CLAIMS_ID_SIZE || strchr(id, '/') || is_claim == is_result) return damaged(path);
     size_t member = member_of(c, id);
-    free(id);
     if (is_claim) {
         b->owner = member;
         b->is_claimed = true;
@@ -295,14 +264,11 @@ static status apply(struct claims *c, struct trial_block *b, const char *path, c
 /* Reads the entries from b->next on. */
 static status read_block(struct claims *c, struct trial_block *b) {
     for (;; b->next++) {
-        char *path = entry_path(c, b, b->next), *text;
+        SCOPED_STRING path = entry_path(c, b, b->next), *text = NULL;
         struct io_info info;
-        status s = io_read_text(path, MAX_ENTRY, &text, &info);
-        if (!s && text) s = apply(c, b, path, text, info.size);
-        free(path);
-        bool is_last = s || !text;
-        free(text);
-        if (is_last) return s;
+        TRY(io_read_text(path, MAX_ENTRY, &text, &info));
+        if (!text) return OK;
+        TRY(apply(c, b, path, text, info.size));
     }
 }
 
@@ -331,11 +297,9 @@ static void free_block(struct trial_block *b) {
 
 static struct trial_block *add_block(struct claims *c, const struct trial_block *b) {
     if ((c->block_count & (c->block_count - 1)) == 0) { /* at powers of two */
-        c->blocks = realloc(c->blocks, (c->block_count ? 2 * c->block_count : 1) * sizeof *c->blocks);
-        if (!c->blocks) status_exit_without_memory();
+        c->blocks = status_need(realloc(c->blocks, (c->block_count ? 2 * c->block_count : 1) * sizeof *c->blocks));
     }
-    struct trial_block *own = malloc(sizeof *own);
-    if (!own) status_exit_without_memory();
+    struct trial_block *own = status_need(malloc(sizeof *own));
     *own = *b;
     c->blocks[c->block_count++] = own;
     c->frontier = b->first + b->count;
@@ -373,18 +337,17 @@ static status lose(struct claims *c, struct trial_block *b) {
     return read_block(c, b);
 }
 
+/* The entry of the results that [b] has. */
+static status publish_lines(struct claims *c, struct trial_block *b, bool is_last, bool *is_taken) {
+    SCOPED_STRING entry = text_format("{\"event\":\"results\",\"member\":\"%s\",\"is_last\":%s}\n%s", c->id,
+                                      is_last ? "true" : "false", text_string(&b->lines));
+    return publish(c, b, entry, true, is_taken);
+}
+
 /* Publishes the results that [b] has; [is_last]: and gives it back. */
 static status publish_results(struct claims *c, struct trial_block *b, bool is_last) {
-    struct text text = {0};
     bool is_taken = false;
-    text_add(&text, "{");
-    text_add_member(&text, "event", "results");
-    text_add_member(&text, "member", c->id);
-    text_add_name(&text, "is_last");
-    text_printf(&text, "%s}\n%s", is_last ? "true" : "false", text_string(&b->lines));
-    status s = publish(c, b, text_string(&text), true, &is_taken);
-    text_free(&text);
-    if (s) return s;
+    TRY(publish_lines(c, b, is_last, &is_taken));
     if (is_taken) return lose(c, b);
     observe(c, b, 0);
     text_clear(&b->lines);
@@ -405,8 +368,7 @@ static void measure(struct claims *c, const struct trial_block *b) {
 status claims_add(struct claims *c, int64_t run) {
     struct trial_block *b = find_block(c, run / c->sweep->runs);
     const struct text *line = trials_line(c->trials);
-    if (!b->runs) b->runs = calloc((size_t)(b->count * c->sweep->runs), sizeof *b->runs);
-    if (!b->runs) status_exit_without_memory();
+    if (!b->runs) b->runs = status_need(calloc((size_t)(b->count * c->sweep->runs), sizeof *b->runs));
     text_add_bytes(&b->lines, line->data, line->length);
     b->runs[b->run_count++] = run;
     bool has_ended = pending_in(c, b->first, end_of(c, b)) == 0;
@@ -422,12 +384,11 @@ status claims_add(struct claims *c, int64_t run) {
 }
 
 static status find_lost(struct claims *c, struct trial_block *b, bool *is_lost) {
-    char *path = entry_path(c, b, b->next);
+    SCOPED_STRING path = entry_path(c, b, b->next);
     struct io_info info;
-    status s = io_stat(path, &info);
-    free(path);
-    *is_lost = !s && info.exists;
-    return *is_lost ? lose(c, b) : s;
+    TRY(io_stat(path, &info));
+    *is_lost = info.exists;
+    return *is_lost ? lose(c, b) : OK;
 }
 
 status claims_check(struct claims *c, int64_t trial, bool *has) {
@@ -483,59 +444,50 @@ static bool is_changed(const char *name) {
 
 static status copy_file(const char *from, const char *to) {
     struct io_info info;
-    char *text;
+    SCOPED_STRING text = NULL;
     bool is_taken;
     if (!is_changed(from)) return io_link(from, to, &is_taken);
     TRY(io_read_text(from, MAX_ENTRY, &text, &info));
     struct io_part part = {text, info.size};
-    status s = text ? io_replace(to, &part, 1) : OK;
-    free(text);
-    return s;
+    return text ? io_replace(to, &part, 1) : OK;
 }
 
 /* The folder [from] with the folders in it. Names are in order, so that checkpoints come before metrics.jsonl, which
  * may be ahead of them, but not behind. */
 static status copy_folder(const char *from, const char *to) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_make_folders(to));
     TRY(io_list(from, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) {
+    for (size_t i = 0; i < names.count; i++) {
         const char *name = names.items[i];
         if (io_is_temporary(name) || strncmp(name, ".nfs", 4) == 0) continue;
-        char *old = format("%s/%s", from, name), *new = format("%s/%s", to, name);
+        SCOPED_STRING old = text_path(from, name), *new = text_path(to, name);
         struct io_info info;
-        s = io_stat(old, &info);
-        if (!s && info.is_folder) s = copy_folder(old, new);
-        if (!s && info.is_file) s = copy_file(old, new);
-        free(old);
-        free(new);
+        TRY(io_stat(old, &info));
+        if (info.is_folder) TRY(copy_folder(old, new));
+        if (info.is_file) TRY(copy_file(old, new));
     }
-    io_names_free(&names);
-    return s;
+    return OK;
 }
 
 static status remove_tree(const char *folder) {
     struct io_info info;
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return info.exists ? io_remove(folder) : OK;
     TRY(io_list(folder, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) {
-        char *path = format("%s/%s", folder, names.items[i]);
-        s = remove_tree(path);
-        free(path);
+    for (size_t i = 0; i < names.count; i++) {
+        SCOPED_STRING path = text_path(folder, names.items[i]);
+        TRY(remove_tree(path));
     }
-    io_names_free(&names);
-    return s ? s : io_remove_folder(folder);
+    return io_remove_folder(folder);
 }
 
 /* Where another process had begun a run of [trial], it continues here. A failure costs that progress only. */
 static void continue_trial(const struct claims *c, size_t member, int64_t trial) {
     struct io_info info;
-    char *folder = member_path(c, member, ""), *old = trial_path(folder, trial), *new = own_path(c, trial);
-    char *part = member_path(c, 0, "/part"), *runs = member_path(c, 0, "/runs");
+    SCOPED_STRING folder = member_path(c, member, ""), *old = sweep_trial_path(folder, trial);
+    SCOPED_STRING new = own_path(c, trial), *part = member_path(c, 0, "/part"), *runs = member_path(c, 0, "/runs");
     status s = io_stat(new, &info);
     if (!s && !info.exists) s = io_stat(old, &info);
     if (!s && info.is_folder && member != 0) {
@@ -546,29 +498,20 @@ static void continue_trial(const struct claims *c, size_t member, int64_t trial)
         status_free(s ? remove_tree(part) : OK);
     }
     status_free(s);
-    free(folder);
-    free(old);
-    free(new);
-    free(part);
-    free(runs);
 }
 
 /* From whoever had the block before; the newest first. */
 static status continue_block(struct claims *c, const struct trial_block *b) {
     for (int n = b->next - 2; n >= 0; n--) {
-        char *path = entry_path(c, b, n), *text;
+        SCOPED_STRING path = entry_path(c, b, n), *text = NULL;
         struct io_info info;
         struct json_line line;
-        status s = io_read_text(path, MAX_ENTRY, &text, &info);
-        free(path);
-        if (s) return s;
+        TRY(io_read_text(path, MAX_ENTRY, &text, &info));
         bool is_read =
             text && json_line_read(text, strcspn(text, "\n"), &line) && json_line_is(&line, "event", "claim");
-        char *id = is_read ? json_field_text(json_line_find(&line, "member")) : NULL;
-        free(text);
+        SCOPED_STRING id = is_read ? json_field_text(json_line_find(&line, "member")) : NULL;
         if (!id) continue;
         size_t member = member_of(c, id);
-        free(id);
         for (int64_t trial = b->first; trial < end_of(c, b); trial++)
             if (pending_in(c, trial, trial + 1)) continue_trial(c, member, trial);
     }
@@ -667,13 +610,7 @@ status claims_end(struct claims *c, enum claims_end *out) {
 
 status claims_end_done(struct claims *c, bool *is_mine) {
     bool is_taken = false;
-    struct text line = {0};
-    text_add(&line, "{");
-    text_add_member(&line, "event", "results");
-    text_add_member(&line, "member", c->id);
-    text_add(&line, ",\"is_last\":true}\n");
-    status s = publish(c, &c->end, text_string(&line), true, &is_taken);
-    text_free(&line);
+    status s = publish_lines(c, &c->end, true, &is_taken);
     *is_mine = !s && !is_taken;
     c->end.is_claimed = c->end.is_mine = false;
     return s;
@@ -682,24 +619,20 @@ status claims_end_done(struct claims *c, bool *is_mine) {
 /* A trial may be split over processes; then its other runs are trained again. */
 static status move_trial_folder(const char *from, const char *to, bool *is_moved) {
     struct io_info old, new;
-    char *folder = io_folder_of(to);
-    status s = io_stat(from, &old);
-    if (!s) s = io_stat(to, &new);
-    *is_moved = !s && old.is_folder && !new.exists;
-    if (*is_moved) s = io_make_folders(folder);
-    if (!s && *is_moved) s = io_rename(from, to);
-    free(folder);
-    return s;
+    SCOPED_STRING folder = io_folder_of(to);
+    TRY(io_stat(from, &old));
+    TRY(io_stat(to, &new));
+    *is_moved = old.is_folder && !new.exists;
+    if (!*is_moved) return OK;
+    TRY(io_make_folders(folder));
+    return io_rename(from, to);
 }
 
 static status all_complete(const struct claims *c, int64_t trial, bool *out) {
     *out = true;
     for (int64_t run = trial * c->sweep->runs; *out && run < (trial + 1) * c->sweep->runs; run++) {
-        struct text path = {0};
-        sweep_run_path(c->options.by_fd, c->sweep, run, &path);
-        status s = trial_folder_is_complete(text_string(&path), trials_run(c->trials, run), out);
-        text_free(&path);
-        if (s) return s;
+        SCOPED_STRING path = sweep_run_path(c->options.by_fd, c->sweep, run);
+        TRY(trial_folder_is_complete(path, trials_run(c->trials, run), out));
     }
     return OK;
 }
@@ -709,38 +642,27 @@ status claims_collect(struct claims *c, int64_t trial, bool *is_kept) {
     bool is_moved;
     TRY(all_complete(c, trial, is_kept));
     if (*is_kept) return OK;
-    char *member = member_path(c, owner, ""), *theirs = trial_path(member, trial);
-    char *own = own_path(c, trial), *kept = trial_path(c->options.by_fd, trial);
-    status s = move_trial_folder(kept, own, &is_moved);
-    if (!s && owner != 0) s = move_trial_folder(theirs, own, &is_moved);
-    free(member);
-    free(theirs);
-    free(own);
-    free(kept);
-    return s;
+    SCOPED_STRING member = member_path(c, owner, ""), *theirs = sweep_trial_path(member, trial);
+    SCOPED_STRING own = own_path(c, trial), *kept = sweep_trial_path(c->options.by_fd, trial);
+    TRY(move_trial_folder(kept, own, &is_moved));
+    return owner != 0 ? move_trial_folder(theirs, own, &is_moved) : OK;
 }
 
 status claims_keep(struct claims *c, int64_t trial) {
     bool is_moved;
-    char *own = own_path(c, trial), *kept = trial_path(c->options.by_fd, trial);
-    status s = move_trial_folder(own, kept, &is_moved);
-    free(own);
-    free(kept);
-    return s;
+    SCOPED_STRING own = own_path(c, trial), *kept = sweep_trial_path(c->options.by_fd, trial);
+    return move_trial_folder(own, kept, &is_moved);
 }
 
 status claims_remove_rest(struct claims *c) {
-    struct io_names names;
-    char *members = format("%s/" SWEEP_MEMBERS, c->options.by_fd);
-    status s = io_list(members, &names);
-    for (size_t i = 0; !s && i < names.count; i++) {
-        char *runs = format("%s/%s/runs", members, names.items[i]);
-        s = remove_tree(runs);
-        free(runs);
+    SCOPED_NAMES names = {0};
+    SCOPED_STRING members = text_path(c->options.by_fd, SWEEP_MEMBERS);
+    TRY(io_list(members, &names));
+    for (size_t i = 0; i < names.count; i++) {
+        SCOPED_STRING runs = text_format("%s/%s/runs", members, names.items[i]);
+        TRY(remove_tree(runs));
     }
-    if (!s) io_names_free(&names);
-    free(members);
-    return s;
+    return OK;
 }
 
 /* ---- joining and leaving ---- */
@@ -752,17 +674,15 @@ status claims_open(const struct claims_options *options, const struct sweep_conf
     if (!c) return status_memory("the claims of the sweep");
     *c = (struct claims){.options = *options, .sweep = sweep, .trials = trials, .log = log, .alive_fd = -1};
     snprintf(c->id, sizeof c->id, "%s", options->id);
-    c->trial_owner = calloc((size_t)sweep->trials, sizeof *c->trial_owner);
-    if (!c->trial_owner) status_exit_without_memory();
+    c->trial_owner = status_need(calloc((size_t)sweep->trials, sizeof *c->trial_owner));
     member_of(c, options->id);
-    c->folder = format("%s/" SWEEP_MEMBERS "/%s", options->folder, options->id);
+    c->folder = text_format("%s/" SWEEP_MEMBERS "/%s", options->folder, options->id);
     c->alive = member_path(c, 0, "/alive");
     c->temporary = member_path(c, 0, "/new");
     c->looked_at = clock_seconds();
     snprintf(c->end.name, sizeof c->end.name, "end-%" PRId64, sweep->trials);
-    char *blocks = format("%s/" SWEEP_BLOCKS, options->by_fd);
+    SCOPED_STRING blocks = text_path(options->by_fd, SWEEP_BLOCKS);
     status s = io_make_folders(blocks);
-    free(blocks);
     if (!s) s = io_create(c->alive, &c->alive_fd);
     if (!s) s = beat(c, false);
     if (!s) s = read_block(c, &c->end);

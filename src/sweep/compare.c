@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/status.h"
 #include "train/metrics/report.h"
 
@@ -72,7 +73,7 @@ static void add_differences(const char *lines, const char *metric, struct text *
 }
 
 void comparability_explain(const struct config *a, const struct config *b, const char *metric, struct text *out) {
-    struct text lines = {0}, loss = {0}, rows = {0};
+    SCOPED_TEXT lines = {0}, loss = {0}, rows = {0};
     schema_diff(&config_schema, a, b, &lines);
     add_text("dataset.path", a->dataset.path, b->dataset.path, &lines);
     add_text("dataset.validation.path", a->dataset.validation.path, b->dataset.validation.path, &lines);
@@ -86,9 +87,6 @@ void comparability_explain(const struct config *a, const struct config *b, const
     if (rows.length)
         text_printf(out, "%s may not be comparable, it may be of other rows or targets (%s)\n", metric,
                     text_string(&rows));
-    text_free(&lines);
-    text_free(&loss);
-    text_free(&rows);
 }
 
 void comparability_explain_key(const char *key, const char *metric, struct text *out) {
@@ -111,11 +109,7 @@ void comparability_explain_key(const char *key, const char *metric, struct text 
 #define LEVEL 0.05      /* of significance */
 #define MAX_VALUE 1e150 /* of base/statistics */
 
-static double *numbers(size_t count) {
-    double *values = calloc(count + 1, sizeof *values);
-    if (!values) status_exit_without_memory();
-    return values;
-}
+static double *numbers(size_t count) { return status_need(calloc(count + 1, sizeof(double))); }
 
 struct paired_tests paired_tests_make(const double *a, const double *b, size_t count) {
     struct paired_tests c = {0};
@@ -185,27 +179,20 @@ static double value_of(const struct trials *trials, int64_t run) {
     return r->state == TRIAL_COMPLETE ? r->value : NAN;
 }
 
-static status read_pairs(const struct sweep_config *sweep, const struct trials *trials, struct paired_tests *out) {
+static struct paired_tests test_pairs(const struct sweep_config *sweep, const struct trials *trials) {
     size_t n = (size_t)sweep->runs;
-    double *a = calloc(n, sizeof *a), *b = calloc(n, sizeof *b);
-    status s = a && b ? OK : status_memory("the pairs of runs");
-    for (size_t i = 0; !s && i < n; i++) {
-        a[i] = value_of(trials, (int64_t)i);
-        b[i] = value_of(trials, (int64_t)(n + i));
-    }
-    if (!s) *out = paired_tests_make(a, b, n);
-    free(a);
-    free(b);
-    return s;
+    double *values = numbers(2 * n);
+    for (size_t i = 0; i < 2 * n; i++) values[i] = value_of(trials, (int64_t)i);
+    struct paired_tests c = paired_tests_make(values, values + n, n);
+    free(values);
+    return c;
 }
 
 static status too_few(const struct trials *trials, const char *folder) {
-    struct text why = {0};
+    SCOPED_TEXT why = {0};
     trials_explain_values(trials, &why);
-    status s = status_data("fewer than two pairs of runs %s%s: see %s/trials.csv",
-                           why.length ? "have values: " : "are complete", text_string(&why), folder);
-    text_free(&why);
-    return s;
+    return status_data("fewer than two pairs of runs %s%s: see %s/trials.csv",
+                       why.length ? "have values: " : "are complete", text_string(&why), folder);
 }
 
 static void add_result(const struct sweep_config *sweep, const struct paired_tests *c, struct text *out) {
@@ -229,7 +216,7 @@ static void add_result(const struct sweep_config *sweep, const struct paired_tes
 
 /* [log] NULL: adds the warnings to [out]. */
 static void warn(const struct sweep_file *file, struct log *log, struct text *out) {
-    struct text warnings = {0};
+    SCOPED_TEXT warnings = {0};
     comparability_explain(sweep_file_base(file), sweep_file_other(file), sweep_file_config(file)->metric.name,
                           &warnings);
     for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1) {
@@ -239,7 +226,6 @@ static void warn(const struct sweep_file *file, struct log *log, struct text *ou
         else
             text_printf(out, "warning: %.*s\n", length, line);
     }
-    text_free(&warnings);
 }
 
 status compare_run(const struct sweep_file *file, const struct sweep_options *options, struct log *log,
@@ -247,17 +233,16 @@ status compare_run(const struct sweep_file *file, const struct sweep_options *op
     const struct sweep_config *sweep = sweep_file_config(file);
     struct trials *trials = NULL;
     struct paired_tests comparison = {0};
-    struct text folder = {0};
+    SCOPED_TEXT folder = {0};
     struct sweep_options with_folder = *options;
     with_folder.folder_now = &folder;
     warn(file, log, NULL);
     status s = sweep_run(file, &with_folder, log);
     if (!s) s = trials_open(text_string(&folder), sweep, NULL, log, &trials);
-    if (!s) s = read_pairs(sweep, trials, &comparison);
+    if (!s) comparison = test_pairs(sweep, trials);
     if (!s && comparison.pairs < 2) s = too_few(trials, text_string(&folder));
     if (!s) add_result(sweep, &comparison, out);
     if (!s) warn(file, NULL, out);
-    text_free(&folder);
     return status_first(s, trials_close(trials));
 }
 
@@ -267,15 +252,12 @@ status compare_run(const struct sweep_file *file, const struct sweep_options *op
 static status write_trial(const struct sweep_config *sweep, const struct trials *trials, int64_t trial,
                           const char *path) {
     struct point point = {0};
-    struct config_file *config = NULL;
-    struct text text = {0};
+    SCOPED_CONFIG config = NULL;
+    SCOPED_TEXT text = {0};
     if (trial >= 0) trials_point(trials, trial, &point);
     TRY(sweep_trial_config(sweep, trial >= 0 ? trial : 0, trial >= 0 ? &point : NULL, 0, &config));
     schema_write_yaml(&config_schema, config_of(config), &text);
-    status s = io_replace_text(path, text_string(&text));
-    text_free(&text);
-    config_free(config);
-    return s;
+    return io_replace_text(path, text_string(&text));
 }
 
 /* best (2); *count: how many are needed, and there; 0: the sweep has not ended. */
@@ -299,16 +281,13 @@ static status compare_new_seeds(const struct sweep_file *file, const char *a, co
     struct sweep_file *comparison;
     if (base->seed > INT64_MAX - used || base->sampler.seed > INT64_MAX - used)
         return status_usage("confirm: no larger seeds than those of the trials are left; choose smaller ones");
-    struct text seed = {0}, sampler = {0};
-    text_printf(&seed, "seed=%" PRId64, base->seed + used);
-    text_printf(&sampler, "sampler.seed=%" PRId64, base->sampler.seed + used);
-    char *words[] = {seed.data, sampler.data};
+    SCOPED_STRING seed = text_format("seed=%" PRId64, base->seed + used);
+    SCOPED_STRING sampler = text_format("sampler.seed=%" PRId64, base->sampler.seed + used);
+    char *words[] = {seed, sampler};
     status s = sweep_load_comparison(a, b, words, 2, sweep->confirm.seeds, sweep->nproc_per_trial, sweep->metric.name,
                                      &comparison);
     if (!s) s = compare_run(comparison, options, log, out);
     if (comparison) sweep_free(comparison);
-    text_free(&seed);
-    text_free(&sampler);
     return s;
 }
 
@@ -316,33 +295,24 @@ status confirm_run(const struct sweep_file *file, const struct sweep_options *op
                    struct text *out) {
     const struct sweep_config *sweep = sweep_file_config(file);
     struct trials *trials;
-    struct text a = {0}, b = {0}, folder = {0};
+    SCOPED_ARENA arena = arena_create();
     int64_t best[2] = {-1, -1};
     size_t count;
-    text_printf(&folder, "%s/confirm", options->folder);
     TRY(trials_open(options->folder, sweep, NULL, log, &trials));
     status s = find_best(sweep, trials, best, &count);
-    if (!s && count) s = io_make_folders(text_string(&folder));
-    text_printf(&a, "%s/%04lld.yaml", text_string(&folder), (long long)best[0]);
-    if (best[1] >= 0)
-        text_printf(&b, "%s/%04lld.yaml", text_string(&folder), (long long)best[1]);
-    else
-        text_printf(&b, "%s/base.yaml", text_string(&folder));
-    if (!s && count) s = write_trial(sweep, trials, best[0], text_string(&a));
-    if (!s && count) s = write_trial(sweep, trials, best[1], text_string(&b));
-    s = status_first(s, trials_close(trials));
-    if (best[1] >= 0)
-        text_printf(&folder, "/%04lld-or-%04lld", (long long)best[0], (long long)best[1]);
-    else
-        text_printf(&folder, "/%04lld-or-base", (long long)best[0]);
+    if (s || !count) return status_first(s, trials_close(trials));
+    const char *folder = arena_printf(arena, "%s/confirm", options->folder);
+    const char *a = arena_printf(arena, "%04" PRId64, best[0]);
+    const char *b = best[1] >= 0 ? arena_printf(arena, "%04" PRId64, best[1]) : "base";
+    const char *a_path = arena_printf(arena, "%s/%s.yaml", folder, a);
+    const char *b_path = arena_printf(arena, "%s/%s.yaml", folder, b);
+    s = io_make_folders(folder);
+    if (!s) s = write_trial(sweep, trials, best[0], a_path);
+    if (!s) s = write_trial(sweep, trials, best[1], b_path);
+    TRY(status_first(s, trials_close(trials)));
     struct sweep_options own = *options;
-    own.folder = text_string(&folder);
+    own.folder = arena_printf(arena, "%s/%s-or-%s", folder, a, b);
     own.is_fresh = false;
-    if (!s && count)
-        log_line(log, "confirming trial %lld with %lld new seeds", (long long)best[0], (long long)sweep->confirm.seeds);
-    if (!s && count) s = compare_new_seeds(file, text_string(&a), text_string(&b), &own, log, out);
-    text_free(&a);
-    text_free(&b);
-    text_free(&folder);
-    return s;
+    log_line(log, "confirming trial %lld with %lld new seeds", (long long)best[0], (long long)sweep->confirm.seeds);
+    return compare_new_seeds(file, a_path, b_path, &own, log, out);
 }

@@ -42,15 +42,12 @@ struct pruner {
 static void *grow(void *items, size_t count, size_t *capacity, size_t size) {
     if (count < *capacity) return items;
     *capacity = *capacity * 2 + 16;
-    void *grown = realloc(items, *capacity * size);
-    if (!grown) status_exit_without_memory();
-    return grown;
+    return status_need(realloc(items, *capacity * size));
 }
 
 struct pruner *pruner_create(const struct prune_config *config, int64_t runs) {
     if (config->type == PRUNE_NONE) return NULL;
-    struct pruner *p = calloc(1, sizeof *p);
-    if (!p) status_exit_without_memory();
+    struct pruner *p = status_need(calloc(1, sizeof *p));
     p->config = config;
     p->runs = runs;
     p->brackets = config->type == PRUNE_HYPERBAND ? hyperband_brackets(config) : 1;
@@ -97,8 +94,7 @@ static void grow_slots(struct level *level) {
     if (2 * (level->count + 1) <= level->slot_count) return;
     free(level->slots);
     level->slot_count = level->slot_count ? 2 * level->slot_count : 64;
-    level->slots = calloc(level->slot_count, sizeof *level->slots);
-    if (!level->slots) status_exit_without_memory();
+    level->slots = status_need(calloc(level->slot_count, sizeof *level->slots));
     for (size_t i = 0; i < level->count; i++) level->slots[find_slot(level, level->values[i].run)] = i + 1;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/numbers/portable_math.h"
+#include "base/scoped.h"
 
 #define MAX_EXACT 9007199254740992.0 /* 2^53 */
 
@@ -89,13 +90,12 @@ bool parameter_read(const struct parameter *p, const char *text, double *out) {
 static double first_value(const struct parameter *p) { return p->kind == PARAMETER_VALUES ? 0 : p->min; }
 
 static bool holds(const struct space *space, const struct condition *c, const struct point *point) {
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     bool is_one = false;
     if (!space_is_active(space, c->parameter, point)) return false;
     parameter_write(&space->items[c->parameter], point->values[c->parameter], &value);
     for (size_t i = 0; !is_one && i < c->count; i++)
         is_one = parameter_is_same_text(c->texts[i], strlen(c->texts[i]), text_string(&value), value.length);
-    text_free(&value);
     return is_one;
 }
 

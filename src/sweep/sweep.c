@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "dist/process/net.h"
 #include "sweep/claims.h"
@@ -66,8 +67,7 @@ static struct retry *retry_of(struct run_queue *q, int64_t run) {
         if (q->retries[i].run == run) return &q->retries[i];
     if (q->retry_count == q->retry_capacity) {
         q->retry_capacity = q->retry_capacity * 2 + 8;
-        q->retries = realloc(q->retries, q->retry_capacity * sizeof *q->retries);
-        if (!q->retries) status_exit_without_memory();
+        q->retries = status_need(realloc(q->retries, q->retry_capacity * sizeof *q->retries));
     }
     q->retries[q->retry_count] = (struct retry){.run = run};
     return &q->retries[q->retry_count++];
@@ -267,20 +267,17 @@ static bool has_word(const char *const *words, const char *word) {
 /* Adds a sentence for each KEY=VALUE word of [words] that [others] lack. */
 static void add_warnings_of_words(const struct sweep_report *r, const char *const *words, const char *const *others,
                                   struct text *out) {
-    struct text key = {0};
     for (; *words; words++) {
         if (has_word(others, *words)) continue;
-        text_clear(&key);
-        text_printf(&key, "%.*s", (int)strcspn(*words, "="), *words);
-        comparability_explain_key(text_string(&key), r->sweep->metric.name, out);
+        SCOPED_STRING key = text_format("%.*s", (int)strcspn(*words, "="), *words);
+        comparability_explain_key(key, r->sweep->metric.name, out);
     }
-    text_free(&key);
 }
 
 /* A warning for each parameter that changes what the metric means; of a list the first trials that differ in one. */
 static void warn_of_parameters(const struct sweep_report *r) {
     const struct sweep_config *sweep = r->sweep;
-    struct text warnings = {0};
+    SCOPED_TEXT warnings = {0};
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         const char *own[] = {p->path, NULL}, **keys = p->keys ? p->keys : own;
@@ -293,7 +290,6 @@ static void warn_of_parameters(const struct sweep_report *r) {
     }
     for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         log_warning(r->log, "%.*s", (int)strcspn(line, "\n"), line);
-    text_free(&warnings);
 }
 
 /* A warning for each word for all trials whose key, or the section around it, a parameter sets in every trial. */
@@ -348,7 +344,7 @@ static void sweep_report_run(struct sweep_report *r, int64_t run) {
     int64_t trial = run / r->sweep->runs;
     struct trial_summary s = trials_summary(r->trials, trial);
     const struct trial_run *result = trials_run(r->trials, run);
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     r->last_end = clock_seconds();
     if (result->state == TRIAL_FAILED && trials_count(r->trials, TRIAL_FAILED) <= 3)
         log_warning(r->log, "trial %" PRId64 " failed: %s", trial, result->message ? result->message : "");
@@ -360,12 +356,11 @@ static void sweep_report_run(struct sweep_report *r, int64_t run) {
         add_point(r, trial, &line);
         log_line(r->log, "%s", text_string(&line));
     }
-    text_free(&line);
 }
 
 static void sweep_report_progress(struct sweep_report *r) {
     double now = clock_seconds();
-    struct text line = {0};
+    SCOPED_TEXT line = {0};
     bool has_bar = log_has_progress(r->log);
     if (now - (has_bar ? r->shown : r->printed) < (has_bar ? 0.1 : LINE_SECONDS)) return;
     r->shown = r->printed = now;
@@ -379,7 +374,6 @@ static void sweep_report_progress(struct sweep_report *r) {
     add_progress(r, &line);
     if (has_bar && line.length >= log_width()) line.data[log_width() - 1] = 0;
     (has_bar ? log_progress(r->log, text_string(&line)) : log_line(r->log, "%s", text_string(&line)));
-    text_free(&line);
 }
 
 /* The other metrics of a trial: "  parameters 131". */
@@ -394,9 +388,8 @@ static void add_others(const struct sweep_report *r, int64_t trial, struct text 
 
 /* The heading of the Pareto front; returns how many trials it has. */
 static int64_t begin_front(const struct sweep_report *r) {
-    bool *front = calloc((size_t)r->sweep->trials + 1, sizeof *front);
-    struct text line = {0};
-    if (!front) status_exit_without_memory();
+    bool *front = status_need(calloc((size_t)r->sweep->trials + 1, sizeof *front));
+    SCOPED_TEXT line = {0};
     int64_t count = trials_front(r->trials, front);
     text_printf(&line, "Pareto front of %s (%s)", r->sweep->metric.name,
                 sweep_goal_name((enum sweep_goal)r->sweep->metric.goal));
@@ -407,7 +400,6 @@ static int64_t begin_front(const struct sweep_report *r) {
              count > FRONT_SHOWN ? ", the first of them:"
              : count             ? ":"
                                  : "");
-    text_free(&line);
     free(front);
     return count;
 }
@@ -416,7 +408,6 @@ static int64_t begin_front(const struct sweep_report *r) {
  * written. */
 static void list_best(const struct sweep_report *r) {
     int64_t best[FRONT_SHOWN], count = trials_best(r->trials, BEST_SHOWN, best);
-    struct text line = {0};
     if (count && r->sweep->other_metrics.count) {
         int64_t front = begin_front(r);
         count = trials_best(r->trials, front < FRONT_SHOWN ? front : FRONT_SHOWN, best);
@@ -425,32 +416,28 @@ static void list_best(const struct sweep_report *r) {
     }
     for (int64_t i = 0; i < count; i++) {
         struct trial_summary s = trials_summary(r->trials, best[i]);
-        text_clear(&line);
+        SCOPED_TEXT line = {0};
         text_printf(&line, "  trial %04" PRId64 "  ", best[i]);
         add_mean(r, &s, &line);
         add_others(r, best[i], &line);
         add_point(r, best[i], &line);
         log_line(r->log, "%s", text_string(&line));
     }
-    text_clear(&line);
-    if (count && r->sweep->kept > 0) {
-        struct text word = {0};
-        struct io_info info = {0};
-        sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs, &line);
-        text_add(&line, "/config.yaml");
-        status_free(io_stat(text_string(&line), &info));
-        text_add_shell(&word, text_string(&line));
-        if (info.exists)
-            log_line(r->log, "the best one is a run like any other: ddptrain eval %s --checkpoint best",
-                     text_string(&word));
-        text_free(&word);
-    }
-    text_free(&line);
+    if (!count || r->sweep->kept <= 0) return;
+    SCOPED_STRING folder = sweep_run_path(r->folder, r->sweep, best[0] * r->sweep->runs);
+    SCOPED_STRING path = text_path(folder, "config.yaml");
+    SCOPED_TEXT word = {0};
+    struct io_info info = {0};
+    status_free(io_stat(path, &info));
+    text_add_shell(&word, path);
+    if (info.exists)
+        log_line(r->log, "the best one is a run like any other: ddptrain eval %s --checkpoint best",
+                 text_string(&word));
 }
 
 static void sweep_report_end(struct sweep_report *r) {
     char duration[32];
-    struct text counts = {0};
+    SCOPED_TEXT counts = {0};
     report_duration(clock_seconds() - r->started, duration);
     add_counts(r, &counts);
     log_line(r->log, "%s%" PRId64 " of %" PRId64 " %ss%s in %s; table: %s/trials.csv", r->is_done ? "done: " : "",
@@ -458,7 +445,6 @@ static void sweep_report_end(struct sweep_report *r) {
     text_clear(&counts);
     trials_explain_values(r->trials, &counts);
     if (counts.length) log_warning(r->log, "%s", text_string(&counts));
-    text_free(&counts);
     list_best(r);
 }
 
@@ -587,7 +573,6 @@ static bool end_keepers(struct coordinator *s, const struct worker_slot *slot) {
 /* The worker of a run, or a process of its run, has ended without a result; [how]: "was ended by ...", or nothing
  * (slot_receive). */
 static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *how) {
-    struct text message = {0};
     struct trial_run pruned;
     int64_t trial = run / s->config->runs;
     if (!s->is_keeping_best && trials_must_stop(s->trials, run, &pruned)) return record(s, run, &pruned);
@@ -601,14 +586,12 @@ static status retry_or_fail_run(struct coordinator *s, int64_t run, const char *
         run_queue_repeat(&s->queue, run);
         return OK;
     }
-    text_printf(&message, "its worker %s, %d times in a row", how, losses);
-    if (!s->is_keeping_best && !s->claims) text_add(&message, "; the same command tries it again");
-    if (s->is_keeping_best) {
-        status failure = status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: %s", trial, message.data);
-        text_free(&message);
-        return failure;
-    }
-    struct trial_run result = {.state = TRIAL_FAILED, .code = STATUS_PEER, .value = NAN, .message = message.data};
+    if (s->is_keeping_best)
+        return status_new(STATUS_PEER, "trial %" PRId64 " could not be kept: its worker %s, %d times in a row", trial,
+                          how, losses);
+    struct trial_run result = {.state = TRIAL_FAILED, .code = STATUS_PEER, .value = NAN};
+    result.message = text_format("its worker %s, %d times in a row%s", how, losses,
+                                 s->claims ? "" : "; the same command tries it again");
     return record(s, run, &result);
 }
 
@@ -652,13 +635,10 @@ static status check_kept(struct coordinator *s, const struct worker_slot *slot, 
 
 /* With nproc_per_trial a run ends with a lost rank, or with its launcher, as with a lost worker. */
 static status take_lost_process(struct coordinator *s, const struct worker_slot *slot, const struct worker_report *r) {
-    struct text how = {0};
     if (s->is_stopping) return OK;
     if (s->is_keeping_best) end_keepers(s, slot);
-    text_printf(&how, "has lost a process (%s)", r->message);
-    status failure = retry_or_fail_run(s, r->run, text_string(&how));
-    text_free(&how);
-    return failure;
+    SCOPED_STRING how = text_format("has lost a process (%s)", r->message);
+    return retry_or_fail_run(s, r->run, how);
 }
 
 static status take_report(struct coordinator *s, struct worker_slot *slot, const struct worker_report *r) {
@@ -703,8 +683,7 @@ static status take_report(struct coordinator *s, struct worker_slot *slot, const
     if (has_failed) { /* its numbers are not those of a complete run */
         result.value = NAN;
         result.best_epoch = result.epochs = 0;
-        result.message = strdup(r->message);
-        if (!result.message) status_exit_without_memory();
+        result.message = status_need(strdup(r->message));
     }
     s->has_folder[r->run] = r->event == WORKER_DONE && r->has_folder;
     if (r->event == WORKER_DONE) memcpy(result.state_sha256, r->state_sha256, sizeof result.state_sha256);
@@ -724,19 +703,17 @@ static status answer_epoch(struct coordinator *s, struct worker_slot *slot, cons
 
 static status receive(struct coordinator *s, struct worker_slot *slot) {
     struct worker_report report;
-    struct text how = {0};
+    SCOPED_TEXT how = {0};
     bool was_busy = slot->is_busy, got, is_lost = false;
     int64_t run = slot->job.run, waiting[SLOT_MAX_AHEAD];
     int waiting_count = slot_list_ahead(slot, waiting);
     status failure = slot_receive(slot, &report, &got, &is_lost, &how);
     for (int k = 0; is_lost && k < waiting_count; k++) run_queue_repeat(&s->queue, waiting[k]);
-    if (!failure && is_lost && s->is_keeping_best) end_keepers(s, slot);
-    if (!failure && is_lost)
-        failure = was_busy && !s->is_stopping ? retry_or_fail_run(s, run, text_string(&how)) : OK;
-    else if (!failure && got)
-        failure = report.event == WORKER_EPOCH ? answer_epoch(s, slot, &report) : take_report(s, slot, &report);
-    text_free(&how);
-    return failure;
+    TRY(failure);
+    if (is_lost && s->is_keeping_best) end_keepers(s, slot);
+    if (is_lost) return was_busy && !s->is_stopping ? retry_or_fail_run(s, run, text_string(&how)) : OK;
+    if (!got) return OK;
+    return report.event == WORKER_EPOCH ? answer_epoch(s, slot, &report) : take_report(s, slot, &report);
 }
 
 /* ---- the loop ---- */
@@ -969,49 +946,38 @@ static status remove_others(struct coordinator *s) {
 /* The folders of a trial that workers of this start have written, and those of one whose run the user trains further:
  * that is not the run of the table any more. */
 static status skip_done(struct coordinator *s) {
-    struct text path = {0};
-    status failure = OK;
     int64_t count = 0;
-    for (int64_t i = 0; !failure && i < s->kept_count; i++) {
+    for (int64_t i = 0; i < s->kept_count; i++) {
         enum trial_folder_state state = TRIAL_FOLDER_AS_LEFT;
         bool is_done = true;
-        for (int64_t k = 0; !failure && state != TRIAL_FOLDER_EXTENDED && k < s->config->runs; k++) {
+        for (int64_t k = 0; state != TRIAL_FOLDER_EXTENDED && k < s->config->runs; k++) {
             int64_t run = s->kept[i] * s->config->runs + k;
-            text_clear(&path);
-            sweep_run_path(sweep_folder_path(s->folder), s->config, run, &path);
-            failure = trial_folder_compare(text_string(&path), trials_run(s->trials, run), &state);
+            SCOPED_STRING path = sweep_run_path(sweep_folder_path(s->folder), s->config, run);
+            TRY(trial_folder_compare(path, trials_run(s->trials, run), &state));
             is_done = is_done && s->has_folder[run];
-            if (!failure && is_done)
-                failure = trial_folder_is_complete(text_string(&path), trials_run(s->trials, run), &is_done);
+            if (is_done) TRY(trial_folder_is_complete(path, trials_run(s->trials, run), &is_done));
+            if (state == TRIAL_FOLDER_EXTENDED)
+                log_line(s->log, "%s: its run was trained further than the sweep's; the folder is left as it is", path);
         }
-        if (state == TRIAL_FOLDER_EXTENDED)
-            log_line(s->log, "%s: its run was trained further than the sweep's; the folder is left as it is",
-                     text_string(&path));
-        else if (!is_done)
-            s->kept[count++] = s->kept[i];
+        if (state != TRIAL_FOLDER_EXTENDED && !is_done) s->kept[count++] = s->kept[i];
     }
     s->kept_count = count;
-    text_free(&path);
-    return failure;
+    return OK;
 }
 
 /* With keep: all, the complete trials of an earlier start that kept fewer. */
 static status list_without_folder(struct coordinator *s) {
-    struct text path = {0};
-    status failure = OK;
     s->kept_count = 0;
-    for (int64_t run = 0; !failure && run < runs_of(s->config); run++) {
+    for (int64_t run = 0; run < runs_of(s->config); run++) {
         int64_t trial = run / s->config->runs;
         struct io_info info;
         bool is_listed = s->kept_count && s->kept[s->kept_count - 1] == trial;
         if (is_listed || trials_summary(s->trials, trial).state != TRIAL_COMPLETE) continue;
-        text_clear(&path);
-        sweep_run_path(sweep_folder_path(s->folder), s->config, run, &path);
-        failure = io_stat(text_string(&path), &info);
-        if (!failure && !info.exists) s->kept[s->kept_count++] = trial;
+        SCOPED_STRING path = sweep_run_path(sweep_folder_path(s->folder), s->config, run);
+        TRY(io_stat(path, &info));
+        if (!info.exists) s->kept[s->kept_count++] = trial;
     }
-    text_free(&path);
-    return failure;
+    return OK;
 }
 
 /* Of a shared sweep: run folders of the trials to keep come from the processes that trained them; what is complete in
@@ -1212,14 +1178,12 @@ static void prepare_slots(struct coordinator *s) {
 
 static status listen_for_ranks(struct coordinator *s) {
     const struct dist_env *env = s->options->env;
-    struct text what = {0};
+    SCOPED_TEXT what = {0};
     sweep_write_all(s->file, &what);
-    status failure = worker_listen(env, text_string(&what), &s->listener);
-    text_free(&what);
+    TRY(worker_listen(env, text_string(&what), &s->listener));
     bool is_one_host = env->local_world_size == env->world_size || net_is_loopback_host(env->master_addr);
-    if (!failure && !is_one_host && dist_env_secret_is_guessable(env))
-        log_warning(s->log, "%s", dist_env_secret_warning);
-    return failure;
+    if (!is_one_host && dist_env_secret_is_guessable(env)) log_warning(s->log, "%s", dist_env_secret_warning);
+    return OK;
 }
 
 /* Ranks that have not connected yet would try until their timeout; connected ones end with [code]. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/files/find_file.h"
+#include "base/scoped.h"
 #include "data/sampling/split.h"
 #include "sweep/prune.h"
 
@@ -185,21 +186,24 @@ static const struct schema distribution_schema = SCHEMA("parameter", struct dist
 /* ---- the keys of the user's: reading ---- */
 
 static const char *text_of(const struct node *node, struct arena *arena) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     node_write(node, &text);
-    const char *copy = arena_copy(arena, text_string(&text));
-    text_free(&text);
-    return copy;
+    return arena_copy(arena, text_string(&text));
+}
+
+/* Of the items of a sequence, else of [node]; NULL-terminated. */
+static const char **texts_of(const struct node *node, struct arena *arena, size_t *count) {
+    *count = node->kind == NODE_SEQUENCE ? node->count : 1;
+    const char **texts = arena_alloc(arena, (*count + 1) * sizeof *texts);
+    for (size_t i = 0; i < *count; i++) texts[i] = text_of(node->kind == NODE_SEQUENCE ? node->items[i] : node, arena);
+    return texts;
 }
 
 static void read_values(const struct node *values, const char *path, struct arena *arena, struct problems *problems,
                         struct parameter *p) {
     p->kind = PARAMETER_VALUES;
-    p->count = values->kind == NODE_SEQUENCE ? values->count : 1;
+    p->texts = texts_of(values, arena, &p->count);
     if (p->count == 0) problems_add(problems, values->place, path, "the list of values is empty");
-    p->texts = arena_alloc(arena, (p->count + 1) * sizeof *p->texts);
-    for (size_t i = 0; i < p->count; i++)
-        p->texts[i] = text_of(values->kind == NODE_SEQUENCE ? values->items[i] : values, arena);
 }
 
 static void check_range(const struct parameter *p, const char *path, struct problems *problems) {
@@ -236,14 +240,6 @@ static const struct node *without_keys(const struct node *node, const char *cons
         copy->key_places[copy->count++] = node->key_places[i];
     }
     return copy;
-}
-
-static const char **texts_of(const struct node *node, struct arena *arena, size_t *count) {
-    *count = node->kind == NODE_SEQUENCE ? node->count : 1;
-    const char **texts = arena_alloc(arena, (*count + 1) * sizeof *texts);
-    for (size_t i = 0; i < *count; i++) texts[i] = text_of(node->kind == NODE_SEQUENCE ? node->items[i] : node, arena);
-    texts[*count] = NULL;
-    return texts;
 }
 
 static void read_keys(const struct node *keys, const char *path, struct arena *arena, struct problems *problems,
@@ -304,7 +300,7 @@ static void read_conditions(const struct node *when, const char *path, const str
 
 /* A dotted path is a name in backquotes for the expression. */
 static const char *quote_paths(const char *text, struct arena *arena) {
-    struct text out = {0};
+    SCOPED_TEXT out = {0};
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
     static const char others[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789.";
     while (*text) {
@@ -320,9 +316,7 @@ static const char *quote_paths(const char *text, struct arena *arena) {
         if (is_path) text_add(&out, "`");
         text += name;
     }
-    const char *copy = arena_copy(arena, text_string(&out));
-    text_free(&out);
-    return copy;
+    return arena_copy(arena, text_string(&out));
 }
 
 static bool has_numbers(const struct parameter *p) {
@@ -580,20 +574,18 @@ static void add_word(struct words *words, const char *word) {
 }
 
 static void add_point(const struct sweep_config *sweep, int64_t trial, const struct point *point, struct words *words) {
-    struct text word = {0};
     for (size_t i = 0; sweep->list && sweep->list[trial][i]; i++) add_word(words, sweep->list[trial][i]);
     for (size_t i = 0; i < sweep->space.count; i++) {
         const struct parameter *p = &sweep->space.items[i];
         const char *own[] = {p->path, NULL};
         bool is_active = space_is_active(&sweep->space, i, point);
         for (const char **key = p->keys ? p->keys : own; is_active && *key; key++) {
-            text_clear(&word);
+            SCOPED_TEXT word = {0};
             text_printf(&word, "%s=", *key);
             parameter_write(p, point->values[i], &word);
             add_word(words, text_string(&word));
         }
     }
-    text_free(&word);
 }
 
 static void add_metric(const struct sweep_config *sweep, struct words *words) {
@@ -615,7 +607,7 @@ static status add_seed(const struct config *config, int64_t seed, struct words *
 /* In place of the config's own split, of which what says how rows are drawn stays. */
 static void add_fold(const struct sweep_config *sweep, const struct config *config, int64_t fold, struct words *words) {
     const struct split_config *split = &config->dataset.split;
-    struct text word = {0};
+    SCOPED_TEXT word = {0};
     if (fold < 0) return;
     text_printf(&word,
                 "dataset.split={folds: %" PRId64 ", fold: %" PRId64 ", seed: %" PRId64
@@ -629,7 +621,6 @@ static void add_fold(const struct sweep_config *sweep, const struct config *conf
     if (split_has_test(split)) text_printf(&word, ", test: %.17g", split->test);
     text_add(&word, "}");
     add_word(words, text_string(&word));
-    text_free(&word);
 }
 
 static status load(const struct sweep_config *sweep, int64_t trial, const struct words *words,
@@ -641,12 +632,11 @@ static status load(const struct sweep_config *sweep, int64_t trial, const struct
 /* Adds the seeds and the fold, which depend on what the config has. */
 static status add_repeat(const struct sweep_config *sweep, int64_t trial, int64_t repeat, struct words *words) {
     int64_t seed = sweep_seed_of(sweep, repeat), fold = sweep_fold_of(sweep, repeat);
-    struct config_file *file;
+    SCOPED_CONFIG file = NULL;
     if (seed <= 0 && fold < 0) return OK;
     TRY(load(sweep, trial, words, &file));
     status s = add_seed(config_of(file), seed, words);
     add_fold(sweep, config_of(file), fold, words);
-    config_free(file);
     return s;
 }
 
@@ -693,22 +683,18 @@ static status try_value(const struct sweep_config *sweep, size_t index, double v
     sweep_rng(sweep, -1, &rng);
     for (int i = 0; i < CONTEXTS; i++) {
         struct point point = {0};
-        struct config_file *config = NULL;
+        SCOPED_CONFIG config = NULL;
         if (i > 0) space_draw(&sweep->space, &rng, &point);
         for (size_t k = 0; i == 0 && k < sweep->space.count; k++)
             if (sweep->space.items[k].kind != PARAMETER_VALUES) point.values[k] = sweep->space.items[k].min;
         space_activate(&sweep->space, index, &point);
         point.values[index] = value;
         status s = sweep_trial_config(sweep, 0, &point, 0, &config);
-        config_free(config);
         if (!s) {
             status_free(first);
             return OK;
         }
-        if (first)
-            status_free(s);
-        else
-            first = s;
+        first = status_first(first, s);
     }
     return first;
 }
@@ -753,14 +739,13 @@ static void check_pruning(const struct sweep_config *sweep, const struct config 
 static void check_metric(const struct sweep_config *sweep, const struct node *root, const char *key,
                          struct problems *problems) {
     const struct node *node = node_get(root, key);
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     status s = sweep_fixed_config(sweep, 0, &config);
     const char *line = s ? refusal(s, BEST) : "";
     if (strncmp(line, BEST ": ", strlen(BEST ": ")) == 0) line += strlen(BEST ": ");
     if (s) problems_add(problems, node ? node->place : root->place, key, "%.*s", (int)strcspn(line, "\n"), line);
     if (!s) check_pruning(sweep, config_of(config), root, problems);
     status_free(s);
-    config_free(config);
 }
 
 static void check_other_metrics(const struct sweep_config *sweep, const struct node *root, struct problems *problems) {
@@ -877,7 +862,7 @@ static void check_keys_once(const struct sweep_config *sweep, struct problems *p
 
 /* The tables have a column of the name of each parameter, which [keys] makes free. */
 static void check_name(const struct sweep_config *sweep, const struct parameter *p, struct problems *problems) {
-    struct text test = {0};
+    SCOPED_TEXT test = {0};
     sweep_add_test_name(sweep, &test);
     const char *const columns[] = {"trial",
                                    "state",
@@ -905,7 +890,6 @@ static void check_name(const struct sweep_config *sweep, const struct parameter 
     if (p->keys && is_taken)
         problems_add(problems, p->place, NULL,
                      "parameters.%s: the tables have another column of this name; choose another one", p->path);
-    text_free(&test);
 }
 
 static const char *first_key(const struct parameter *p) { return p->keys ? p->keys[0] : p->path; }
@@ -935,17 +919,15 @@ static void check_values(const struct sweep_config *sweep, struct problems *prob
 /* A trial of a list: each of its words alone. */
 static void check_list(const struct sweep_config *sweep, const struct node *list, struct problems *problems) {
     for (int64_t i = 0; sweep->list && i < sweep->trials; i++) {
-        struct config_file *config = NULL;
+        SCOPED_CONFIG config = NULL;
         const struct point none = {0};
         status s = sweep_trial_config(sweep, i, &none, 0, &config);
         const char *word = sweep->list[i][0] ? sweep->list[i][0] : "";
-        char *key = strndup(word, strcspn(word, "="));
+        SCOPED_STRING key = strndup(word, strcspn(word, "="));
         if (s) add_refusal(problems, list->items[i]->place, key ? key : "", s);
         for (size_t k = 0; sweep->list[i][k]; k++)
             check_is_free(sweep, sweep->list[i][k], list->items[i]->place, problems);
-        free(key);
         status_free(s);
-        config_free(config);
     }
 }
 
@@ -1151,7 +1133,7 @@ static status check_with_config(struct sweep_file *file, struct problems *proble
 }
 
 status sweep_load(const char *path, char *const *overrides, size_t count, struct sweep_file **out) {
-    struct problems problems = {0};
+    SCOPED_PROBLEMS problems = {0};
     struct sweep_file *file = calloc(1, sizeof *file);
     *out = NULL;
     if (!file) return status_memory("the sweep");
@@ -1160,7 +1142,6 @@ status sweep_load(const char *path, char *const *overrides, size_t count, struct
     if (!s) s = apply_overrides(file, overrides, count, &problems);
     if (!s) s = find_file(&file->sweep.config, path, document_arena(file->document));
     if (!s) s = check_with_config(file, &problems);
-    problems_free(&problems);
     if (s) sweep_free(file);
     if (!s) *out = file;
     return s;
@@ -1222,9 +1203,8 @@ status sweep_load_comparison(const char *a, const char *b, char *const *override
     if (!s) s = config_source_open(a, &file->sweep.source);
     if (!s) s = config_source_open(b, &file->sweep.other_source);
     for (int64_t trial = 0; !s && trial < 2; trial++) { /* with the metric */
-        struct config_file *config = NULL;
+        SCOPED_CONFIG config = NULL;
         s = refuse_metric(trial ? b : a, sweep_fixed_config(&file->sweep, trial, &config));
-        config_free(config);
     }
     if (s) sweep_free(file);
     if (!s) *out = file;
@@ -1251,7 +1231,7 @@ void sweep_write_all(const struct sweep_file *file, struct text *out) {
 void sweep_write(const struct sweep_config *sweep, struct text *out) {
     struct sweep_config fixed = *sweep;
     if (sweep->list) fixed.trials = SCHEMA_NO_INT;
-    struct text keys = {0};
+    SCOPED_TEXT keys = {0};
     schema_write_yaml(&sweep_schema, &fixed, &keys);
     const char *trials = sweep->list ? strstr(text_string(&keys), "trials: null\n") : NULL;
     if (trials) {
@@ -1260,7 +1240,6 @@ void sweep_write(const struct sweep_config *sweep, struct text *out) {
     } else {
         text_add(out, text_string(&keys));
     }
-    text_free(&keys);
     if (sweep->other) text_printf(out, "# compared with %s\n", sweep->other);
     sweep_write_parameters(sweep, out);
     sweep_write_list(sweep, out);

@@ -33,18 +33,16 @@ struct progress {
 
 /* [missing] also for a number that no run can have. */
 static int64_t epoch_of(const char *line, int64_t missing) {
-    json_t *event = line ? json_loads(line, 0, NULL) : NULL;
+    json_auto_t *event = line ? json_loads(line, 0, NULL) : NULL;
     const json_t *epoch = json_object_get(event, "epoch");
     int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : -1;
-    json_decref(event);
     return number >= 0 && number < INT64_MAX ? number : missing;
 }
 
 static void read_hash(const char *line, struct progress *out) {
-    json_t *event = json_loads(line, 0, NULL);
+    json_auto_t *event = json_loads(line, 0, NULL);
     const char *hash = json_string_value(json_object_get(event, "state_sha256"));
     if (hash && strlen(hash) < sizeof out->state_sha256) memcpy(out->state_sha256, hash, strlen(hash) + 1);
-    json_decref(event);
 }
 
 static void read_lines(const struct metrics_lines *lines, struct progress *out) {
@@ -62,32 +60,26 @@ static void read_lines(const struct metrics_lines *lines, struct progress *out) 
 }
 
 static status read_metrics(const char *path, struct metrics_lines *out) {
-    struct text metrics = {0};
-    text_printf(&metrics, "%s/metrics.jsonl", path);
-    status s = metrics_read(text_string(&metrics), out);
-    text_free(&metrics);
-    return s;
+    SCOPED_STRING metrics = text_path(path, "metrics.jsonl");
+    return metrics_read(metrics, out);
 }
 
 status trial_folder_value(const char *path, const char *name, double *out) {
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     *out = NAN;
     TRY(read_metrics(path, &lines));
-    json_t *end = metrics_line_is(lines.other, METRICS_END) ? json_loads(lines.other, 0, NULL) : NULL;
+    json_auto_t *end = metrics_line_is(lines.other, METRICS_END) ? json_loads(lines.other, 0, NULL) : NULL;
     const json_t *value = json_object_get(end, name);
     if (json_is_number(value)) *out = json_number_value(value);
-    json_decref(end);
-    metrics_lines_free(&lines);
     return OK;
 }
 
 /* Zeros for a folder without a run. */
 static status read_progress(const char *path, struct progress *out) {
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     *out = (struct progress){0};
     TRY(read_metrics(path, &lines));
     read_lines(&lines, out);
-    metrics_lines_free(&lines);
     return OK;
 }
 
@@ -140,26 +132,20 @@ static bool is_of_launcher(const char *name) { return strncmp(name, "rank-", str
 /* [within]: "" or "logs/", before the names in [folder]. */
 static status find(const char *folder, const char *within, bool (*is_known)(const char *), struct text *name) {
     struct io_info info;
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_stat(folder, &info));
     if (!info.is_folder || name->length) return OK;
     TRY(io_list(folder, &names));
     for (size_t i = 0; i < names.count && !name->length; i++)
         if (!is_known(names.items[i])) text_printf(name, "%s%s", within, names.items[i]);
-    io_names_free(&names);
     return OK;
 }
 
 status trial_folder_find_other(const char *path, struct text *name) {
-    struct text checkpoints = {0}, logs = {0};
-    text_printf(&checkpoints, "%s/checkpoints", path);
-    text_printf(&logs, "%s/logs", path);
-    status s = find(path, "", is_of_run, name);
-    if (!s) s = find(text_string(&checkpoints), "checkpoints/", is_of_saver, name);
-    if (!s) s = find(text_string(&logs), "logs/", is_of_launcher, name);
-    text_free(&checkpoints);
-    text_free(&logs);
-    return s;
+    SCOPED_STRING checkpoints = text_path(path, "checkpoints"), *logs = text_path(path, "logs");
+    TRY(find(path, "", is_of_run, name));
+    TRY(find(checkpoints, "checkpoints/", is_of_saver, name));
+    return find(logs, "logs/", is_of_launcher, name);
 }
 
 /* Content of the lock file, which distinguishes it from a user's file of that name. */
@@ -247,28 +233,21 @@ static status compare_lines(const struct sweep_folder *f, const char *path, cons
 
 /* OK where the configs of the trials agree; a default may be written or not. */
 static status compare_configs(const struct sweep_folder *f, const char *path, const char *before, const char *now) {
-    struct config_file *old = NULL, *new = NULL;
-    struct text differences = {0};
+    SCOPED_CONFIG old = NULL, *new = NULL;
+    SCOPED_TEXT differences = {0};
     const char *name = strrchr(path, '/') + 1;
-    size_t count = 0;
-    status s = config_parse(path, before, &old);
-    if (s)
-        return status_prefix(
-            s,
-            "%s: %s of the sweep folder cannot be read by this version; if only that file is damaged, delete it to "
-            "continue (it is written again); else use --fresh to start over (the old folder is kept), or another "
-            "--run-dir",
-            f->path, name);
-    s = config_parse(name, now, &new);
-    if (!s) count = schema_diff_keys(&config_schema, NULL, 0, config_of(old), config_of(new), &differences);
-    if (count)
-        s = status_usage("%s: this sweep folder belongs to another sweep; %s differs in %zu key%s (folder -> now):\n%s"
-                         "use --fresh to start over (the old folder is kept), or another --run-dir",
-                         f->path, name, count, text_plural(count, "s"), text_string(&differences));
-    text_free(&differences);
-    config_free(old);
-    config_free(new);
-    return s;
+    TRY(status_prefix(
+        config_parse(path, before, &old),
+        "%s: %s of the sweep folder cannot be read by this version; if only that file is damaged, delete it to "
+        "continue (it is written again); else use --fresh to start over (the old folder is kept), or another "
+        "--run-dir",
+        f->path, name));
+    TRY(config_parse(name, now, &new));
+    size_t count = schema_diff_keys(&config_schema, NULL, 0, config_of(old), config_of(new), &differences);
+    if (!count) return OK;
+    return status_usage("%s: this sweep folder belongs to another sweep; %s differs in %zu key%s (folder -> now):\n%s"
+                        "use --fresh to start over (the old folder is kept), or another --run-dir",
+                        f->path, name, count, text_plural(count, "s"), text_string(&differences));
 }
 
 status sweep_folder_publish(const char *temporary, const char *path, const char *text, bool is_durable,
@@ -298,68 +277,54 @@ typedef status compare_function(const struct sweep_folder *f, const char *path, 
 /* Writes the file when it is new or only differs in what may change. */
 static status update_config_file(const struct sweep_folder *f, const char *path, const char *now,
                                  compare_function *compare) {
-    char *before;
-    status s = read_config(path, &before);
-    if (!s && !before && f->temporary) { /* another process may be the first */
-        s = write_file(f, path, now, false);
-        if (!s) s = read_config(path, &before);
+    SCOPED_STRING before = NULL;
+    TRY(read_config(path, &before));
+    if (!before && f->temporary) { /* another process may be the first */
+        TRY(write_file(f, path, now, false));
+        TRY(read_config(path, &before));
     }
-    if (!s && before && strcmp(before, now) != 0) s = compare(f, path, before, now);
-    if (!s && (!before || strcmp(before, now) != 0)) s = write_file(f, path, now, before != NULL);
-    free(before);
-    return s;
+    if (before && strcmp(before, now) == 0) return OK;
+    if (before) TRY(compare(f, path, before, now));
+    return write_file(f, path, now, before != NULL);
 }
 
 static status update_config_files(const struct sweep_folder *f, const struct sweep_file *file) {
-    struct text sweep = {0}, base = {0}, other = {0};
+    SCOPED_TEXT sweep = {0}, base = {0}, other = {0};
     sweep_write(sweep_file_config(file), &sweep);
     sweep_write_base(file, &base);
     bool has_other = sweep_write_other(file, &other);
-    status s = update_config_file(f, f->sweep, text_string(&sweep), compare_lines);
-    if (!s) s = update_config_file(f, f->base, text_string(&base), compare_configs);
-    if (!s && has_other) s = update_config_file(f, f->other, text_string(&other), compare_configs);
-    text_free(&sweep);
-    text_free(&base);
-    text_free(&other);
-    return s;
+    TRY(update_config_file(f, f->sweep, text_string(&sweep), compare_lines));
+    TRY(update_config_file(f, f->base, text_string(&base), compare_configs));
+    return has_other ? update_config_file(f, f->other, text_string(&other), compare_configs) : OK;
 }
 
 /* ---- runs of a start with or without seeds ---- */
 
 static status has_lock_file(const char *folder, bool *out) {
-    struct text path = {0};
+    SCOPED_STRING path = text_path(folder, FOLDER_LOCK_FILE);
     struct io_info info;
-    text_printf(&path, "%s/" FOLDER_LOCK_FILE, folder);
-    status s = io_stat(text_string(&path), &info);
-    *out = !s && info.exists;
-    text_free(&path);
-    return s;
+    TRY(io_stat(path, &info));
+    *out = info.exists;
+    return OK;
 }
 
 static status move_entry(const char *from, const char *to, const char *name) {
-    struct text old = {0}, new = {0};
-    text_printf(&old, "%s/%s", from, name);
-    text_printf(&new, "%s/%s", to, name);
-    status s = io_rename(text_string(&old), text_string(&new));
-    text_free(&old);
-    text_free(&new);
-    return s;
+    SCOPED_STRING old = text_path(from, name), *new = text_path(to, name);
+    return io_rename(old, new);
 }
 
 /* Moves all but folders of seeds, one of which may be [to]. The lock file is the last, so that a start after a kill
  * goes on with the rest. */
 static status move_entries(const char *from, const char *to) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_make_folders(to));
     TRY(io_list(from, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) {
+    for (size_t i = 0; i < names.count; i++) {
         bool stays = strncmp(names.items[i], "seed-", strlen("seed-")) == 0;
-        if (!stays && strcmp(names.items[i], FOLDER_LOCK_FILE) != 0) s = move_entry(from, to, names.items[i]);
+        if (!stays && strcmp(names.items[i], FOLDER_LOCK_FILE) != 0) TRY(move_entry(from, to, names.items[i]));
     }
-    io_names_free(&names);
-    if (!s) s = move_entry(from, to, FOLDER_LOCK_FILE);
-    return s ? s : io_remove_folder(from);
+    TRY(move_entry(from, to, FOLDER_LOCK_FILE));
+    return io_remove_folder(from);
 }
 
 /* Where [from] has a run and [to] none. A run that is being trained stays. */
@@ -384,16 +349,12 @@ struct move {
 
 static status move_trial(void *user, int64_t trial) {
     struct move *m = user;
-    status s = OK;
-    for (int64_t fold = 0; !s && fold < m->now->folds; fold++) { /* the runs of the first seed */
-        struct text from = {0}, to = {0};
-        sweep_run_path(m->folder, &m->before, trial * m->before.runs + fold, &from);
-        sweep_run_path(m->folder, m->now, trial * m->now->runs + fold, &to);
-        s = move_run(text_string(&from), text_string(&to), &m->moved);
-        text_free(&from);
-        text_free(&to);
+    for (int64_t fold = 0; fold < m->now->folds; fold++) { /* the runs of the first seed */
+        SCOPED_STRING from = sweep_run_path(m->folder, &m->before, trial * m->before.runs + fold);
+        SCOPED_STRING to = sweep_run_path(m->folder, m->now, trial * m->now->runs + fold);
+        TRY(move_run(from, to, &m->moved));
     }
-    return s;
+    return OK;
 }
 
 /* Without repeat.seeds a run is that of the first seed, but has another folder. */
@@ -434,7 +395,7 @@ static status check_is_alone(const struct sweep_folder *f) {
 /* Whether the folder has the lock of a sweep, or nothing at all, or only what another process has just begun. */
 static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     struct io_info info;
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     enum folder_lock_state lock;
     *has_sweep = false;
     TRY(io_stat(f->path, &info));
@@ -444,14 +405,10 @@ static status check_owner(const struct sweep_folder *f, bool *has_sweep) {
     *has_sweep = lock == FOLDER_LOCK_COMPLETE || lock == FOLDER_LOCK_PARTIAL;
     if (*has_sweep) return OK;
     TRY(io_list(f->path, &names));
-    status s = OK;
-    if (names.count == 1 && strcmp(names.items[0], SWEEP_SHARED) == 0)
-        s = f->temporary ? OK : check_is_alone(f);
-    else if (names.count > 0)
-        s = status_usage("%s: this folder is not a sweep's, and has files (%s); choose another --run-dir", f->path,
-                         names.items[0]);
-    io_names_free(&names);
-    return s;
+    if (names.count == 0) return OK;
+    if (names.count == 1 && strcmp(names.items[0], SWEEP_SHARED) == 0) return f->temporary ? OK : check_is_alone(f);
+    return status_usage("%s: this folder is not a sweep's, and has files (%s); choose another --run-dir", f->path,
+                        names.items[0]);
 }
 
 static status record_identity(struct sweep_folder *f) {
@@ -564,39 +521,31 @@ static status lock_again(struct sweep_folder *f, struct log *log) {
 }
 
 static status follow_move(struct sweep_folder *f, struct log *log, bool *has_moved) {
-    char *now = io_path_of(f->fd);
-    status s = now ? is_own_folder(f, now, has_moved) : OK;
-    if (!s && *has_moved) {
-        struct text word = {0};
-        text_add_shell(&word, now);
-        log_warning(log,
-                    "%s was moved to %s during this sweep, which continues there; the runs in progress continue from "
-                    "their checkpoints. For the next command move it back, or give --run-dir %s",
-                    f->path, now, text_string(&word));
-        text_free(&word);
-        set_path(f, now);
-    }
-    free(now);
-    if (s) return s;
-    return *has_moved ? OK : lost(f, "the folder was deleted, replaced or moved out of reach");
+    SCOPED_STRING now = io_path_of(f->fd);
+    SCOPED_TEXT word = {0};
+    if (now) TRY(is_own_folder(f, now, has_moved));
+    if (!*has_moved) return lost(f, "the folder was deleted, replaced or moved out of reach");
+    text_add_shell(&word, now);
+    log_warning(log,
+                "%s was moved to %s during this sweep, which continues there; the runs in progress continue from "
+                "their checkpoints. For the next command move it back, or give --run-dir %s",
+                f->path, now, text_string(&word));
+    set_path(f, now);
+    return OK;
 }
 
 /* A process that shares the sweep does not follow it: those that start later would not know the new path. */
 static status lost_shared(const struct sweep_folder *f) {
-    char *now = io_path_of(f->fd);
+    SCOPED_STRING now = io_path_of(f->fd);
+    SCOPED_TEXT word = {0};
     bool has_moved = false;
-    status s = now ? is_own_folder(f, now, &has_moved) : OK;
-    if (!s && has_moved) {
-        struct text word = {0};
-        text_add_shell(&word, now);
-        s = status_new(STATUS_IO,
-                       "%s: the folder was moved to %s while processes share its sweep, and this one ends; start it "
-                       "again with --run-dir %s",
-                       f->path, now, text_string(&word));
-        text_free(&word);
-    }
-    free(now);
-    return s ? s : lost(f, "the folder was deleted, replaced or moved out of reach");
+    if (now) TRY(is_own_folder(f, now, &has_moved));
+    if (!has_moved) return lost(f, "the folder was deleted, replaced or moved out of reach");
+    text_add_shell(&word, now);
+    return status_new(STATUS_IO,
+                      "%s: the folder was moved to %s while processes share its sweep, and this one ends; start it "
+                      "again with --run-dir %s",
+                      f->path, now, text_string(&word));
 }
 
 status sweep_folder_follow(struct sweep_folder *f, struct log *log, bool *has_moved) {
@@ -635,117 +584,93 @@ const char *sweep_folder_path(const struct sweep_folder *f) { return f->path; }
 
 /* ---- run folders ---- */
 
-void sweep_trial_path(const char *folder, int64_t trial, struct text *out) {
-    text_printf(out, "%s/runs/%04" PRId64, folder, trial);
-}
+char *sweep_trial_path(const char *folder, int64_t trial) { return text_format("%s/runs/%04" PRId64, folder, trial); }
 
-void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out) {
+char *sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run) {
     int64_t seed = sweep_seed_of(sweep, run % sweep->runs), fold = sweep_fold_of(sweep, run % sweep->runs);
-    sweep_trial_path(folder, run / sweep->runs, out);
-    if (seed >= 0 || fold >= 0) text_add(out, "/");
-    if (seed >= 0) text_printf(out, "seed-%" PRId64 "%s", seed, fold >= 0 ? "-" : "");
-    if (fold >= 0) text_printf(out, "fold-%" PRId64, fold);
+    struct text path = {0};
+    text_printf(&path, "%s/runs/%04" PRId64 "%s", folder, run / sweep->runs, seed >= 0 || fold >= 0 ? "/" : "");
+    if (seed >= 0) text_printf(&path, "seed-%" PRId64 "%s", seed, fold >= 0 ? "-" : "");
+    if (fold >= 0) text_printf(&path, "fold-%" PRId64, fold);
+    return path.data;
 }
 
 /* The files of [folder], but no folders, and then the folder itself where nothing else is in it. */
 static status remove_files(const char *folder) {
     struct io_info info;
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return OK;
     TRY(io_list(folder, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) {
-        struct text path = {0};
-        text_printf(&path, "%s/%s", folder, names.items[i]);
-        s = io_stat(text_string(&path), &info);
-        if (!s && !info.is_folder) s = io_remove(text_string(&path));
-        text_free(&path);
+    for (size_t i = 0; i < names.count; i++) {
+        SCOPED_STRING path = text_path(folder, names.items[i]);
+        TRY(io_stat(path, &info));
+        if (!info.is_folder) TRY(io_remove(path));
     }
-    io_names_free(&names);
-    return s ? s : io_remove_folder(folder);
+    return io_remove_folder(folder);
 }
 
 /* The folders that runs make, and then the run folder. */
 static status remove_run(const char *path) {
-    static const char *const folders[] = {"checkpoints", "logs"};
-    status s = OK;
-    for (size_t i = 0; !s && i < sizeof folders / sizeof *folders; i++) {
-        struct text folder = {0};
-        text_printf(&folder, "%s/%s", path, folders[i]);
-        s = remove_files(text_string(&folder));
-        text_free(&folder);
-    }
-    return s ? s : remove_files(path);
+    SCOPED_STRING checkpoints = text_path(path, "checkpoints"), *logs = text_path(path, "logs");
+    TRY(remove_files(checkpoints));
+    TRY(remove_files(logs));
+    return remove_files(path);
 }
 
 /* Adds to [why] what has become of the folder since, a clause; nothing: it is as the sweep has left it. */
 static status check_run(const char *path, const struct trial_run *result, struct text *why) {
-    struct text other = {0};
+    SCOPED_TEXT other = {0};
     enum trial_folder_state state;
     TRY(trial_folder_compare(path, result, &state));
-    status s = trial_folder_find_other(path, &other);
+    TRY(trial_folder_find_other(path, &other));
     if (state == TRIAL_FOLDER_EXTENDED)
         text_add(why, "its run was trained further than the sweep's");
     else if (state == TRIAL_FOLDER_DIFFERS)
         text_add(why, "its run has ended with another state than the sweep's");
     else if (other.length)
         text_printf(why, "it contains %s, which no run writes", text_string(&other));
-    text_free(&other);
-    return s;
+    return OK;
 }
 
 /* *is_left: one of the run folders has become the user's. */
 static status check_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
                           const struct trial_run *results, struct log *log, bool *is_left) {
-    struct text path = {0}, why = {0};
-    status s = OK;
-    for (int64_t repeat = 0; !s && repeat < sweep->runs && !why.length; repeat++) {
-        text_clear(&path);
-        sweep_run_path(f->path, sweep, trial * sweep->runs + repeat, &path);
-        s = check_run(text_string(&path), &results[repeat], &why);
+    *is_left = false;
+    for (int64_t repeat = 0; repeat < sweep->runs && !*is_left; repeat++) {
+        SCOPED_STRING path = sweep_run_path(f->path, sweep, trial * sweep->runs + repeat);
+        SCOPED_TEXT why = {0};
+        TRY(check_run(path, &results[repeat], &why));
+        *is_left = why.length > 0;
+        if (*is_left && log)
+            log_line(log, "%s is not among the trials to keep, but %s; the folder is left as it is", path,
+                     text_string(&why));
     }
-    *is_left = why.length > 0;
-    if (*is_left && log)
-        log_line(log, "%s is not among the trials to keep, but %s; the folder is left as it is", text_string(&path),
-                 text_string(&why));
-    text_free(&path);
-    text_free(&why);
-    return s;
+    return OK;
 }
 
 status sweep_folder_remove_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
                                  const struct trial_run *results, struct log *log) {
-    struct text path = {0};
-    struct io_info info = {0};
-    bool is_left = false;
-    text_printf(&path, "%s/runs", f->path);
-    status s = io_stat(text_string(&path), &info); /* the same name for all trials, which the kernel finds sooner */
-    text_clear(&path);
-    sweep_trial_path(f->path, trial, &path);
-    if (!s && info.exists) s = io_stat(text_string(&path), &info);
-    if (!s && info.exists) s = check_trial(f, sweep, trial, results, log, &is_left);
-    if (s || is_left || !info.exists) { /* most short runs have no folder */
-        text_free(&path);
-        return s;
+    SCOPED_STRING runs = text_path(f->path, "runs"), *path = sweep_trial_path(f->path, trial);
+    struct io_info info;
+    bool is_left;
+    TRY(io_stat(runs, &info)); /* the same name for all trials, which the kernel finds sooner */
+    if (info.exists) TRY(io_stat(path, &info));
+    if (!info.exists) return OK; /* most short runs have no folder */
+    TRY(check_trial(f, sweep, trial, results, log, &is_left));
+    if (is_left) return OK;
+    for (int64_t repeat = 0; repeat < sweep->runs; repeat++) {
+        SCOPED_STRING run = sweep_run_path(f->path, sweep, trial * sweep->runs + repeat);
+        TRY(remove_run(run));
     }
-    for (int64_t repeat = 0; !s && repeat < sweep->runs; repeat++) {
-        text_clear(&path);
-        sweep_run_path(f->path, sweep, trial * sweep->runs + repeat, &path);
-        s = remove_run(text_string(&path));
-    }
-    text_clear(&path);
-    sweep_trial_path(f->path, trial, &path);
-    if (!s) s = io_remove_folder(text_string(&path));
-    text_free(&path);
-    return s;
+    return io_remove_folder(path);
 }
 
 /* The node at a dotted path, of a section with a type the type; NULL: there is none. */
 static const struct node *node_at(const struct node *node, const char *path) {
     while (node && *path) {
-        char *key = strndup(path, strcspn(path, ".")), *end;
-        if (!key) status_exit_without_memory();
+        SCOPED_STRING key = text_format("%.*s", (int)strcspn(path, "."), path);
+        char *end;
         size_t index = strtoul(key, &end, 10);
         if (node->kind == NODE_SEQUENCE)
             node = end != key && !*end && index < node->count ? node->items[index] : NULL;
@@ -753,7 +678,6 @@ static const struct node *node_at(const struct node *node, const char *path) {
             node = node_get(node, key);
         path += strlen(key);
         path += *path == '.';
-        free(key);
     }
     return node && node->kind == NODE_MAPPING ? node_get(node, "type") : node;
 }
@@ -761,12 +685,12 @@ static const struct node *node_at(const struct node *node, const char *path) {
 /* The values of the parameters in the config of a run folder. Lists and mappings, which it has with their defaults, are
  * [unread] (*count). */
 static bool read_point(const struct space *space, const char *path, struct point *out, size_t *unread, size_t *count) {
-    struct problems problems = {0};
-    struct document *document = NULL;
-    struct text file = {0};
-    text_printf(&file, "%s/config.yaml", path);
-    status s = document_read(text_string(&file), &problems, &document);
+    SCOPED_PROBLEMS problems = {0};
+    SCOPED_DOCUMENT document = NULL;
+    SCOPED_STRING file = text_path(path, "config.yaml");
+    status s = document_read(file, &problems, &document);
     bool is_good = !s && document && !problems.count;
+    status_free(s);
     *count = 0;
     for (size_t i = 0; is_good && i < space->count; i++) {
         const struct parameter *p = &space->items[i];
@@ -777,22 +701,16 @@ static bool read_point(const struct space *space, const char *path, struct point
         unread[(*count)++] = i;
         is_good = true;
     }
-    status_free(s);
-    problems_free(&problems);
-    document_destroy(document);
-    text_free(&file);
     return is_good;
 }
 
 /* run_folder_check of a run of [trial] with [point]. */
 static status check_point(const struct sweep_config *sweep, int64_t run, const struct point *point, const char *no_gpu,
                           enum run_folder_start start, const char *path) {
-    struct config_file *file;
+    SCOPED_CONFIG file = NULL;
     TRY(sweep_trial_config(sweep, run / sweep->runs, point, run % sweep->runs, &file));
-    status s = config_device_is_auto(config_of(file)) ? config_set_auto_device(file, no_gpu) : OK;
-    if (!s) s = run_folder_check(path, start, config_of(file));
-    config_free(file);
-    return s;
+    if (config_device_is_auto(config_of(file))) TRY(config_set_auto_device(file, no_gpu));
+    return run_folder_check(path, start, config_of(file));
 }
 
 #define MAX_TRIES 1000
@@ -836,28 +754,22 @@ static status continue_run(const struct sweep_config *sweep, int64_t run, const 
 
 status sweep_folder_continue_trial(const struct sweep_folder *f, const struct sweep_config *sweep, int64_t trial,
                                    const char *no_gpu, struct log *log, struct point *point) {
-    struct text path = {0};
-    status s = OK;
-    for (int64_t run = trial * sweep->runs; !s && run < (trial + 1) * sweep->runs; run++) {
+    for (int64_t run = trial * sweep->runs; run < (trial + 1) * sweep->runs; run++) {
+        SCOPED_STRING path = sweep_run_path(f->path, sweep, run);
         struct io_info info;
-        text_clear(&path);
-        sweep_run_path(f->path, sweep, run, &path);
-        s = io_stat(text_string(&path), &info);
-        if (!s && info.is_folder) s = continue_run(sweep, run, no_gpu, text_string(&path), log, point);
+        TRY(io_stat(path, &info));
+        if (info.is_folder) TRY(continue_run(sweep, run, no_gpu, path, log, point));
     }
-    text_free(&path);
-    return s;
+    return OK;
 }
 
 status sweep_folder_visit(const struct sweep_folder *f, status (*visit)(void *user, int64_t trial), void *user) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_list(f->runs, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) {
+    for (size_t i = 0; i < names.count; i++) {
         char *end;
         int64_t trial = strtoll(names.items[i], &end, 10);
-        if (end != names.items[i] && !*end && trial >= 0) s = visit(user, trial);
+        if (end != names.items[i] && !*end && trial >= 0) TRY(visit(user, trial));
     }
-    io_names_free(&names);
-    return s;
+    return OK;
 }

@@ -43,10 +43,10 @@ status sweep_folder_follow(struct sweep_folder *folder, struct log *log, bool *h
 uint64_t sweep_folder_inode(const struct sweep_folder *folder);
 const char *sweep_folder_path(const struct sweep_folder *folder);
 
-/* "<path>/runs/0042" */
-void sweep_trial_path(const char *folder, int64_t trial, struct text *out);
-/* "<path>/runs/0042", with repeats "<path>/runs/0042/seed-1-fold-2". */
-void sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out);
+/* "<path>/runs/0042", malloc'ed. */
+char *sweep_trial_path(const char *folder, int64_t trial);
+/* "<path>/runs/0042", with repeats "<path>/runs/0042/seed-1-fold-2", malloc'ed. */
+char *sweep_run_path(const char *folder, const struct sweep_config *sweep, int64_t run);
 
 /* Removes the run folders of trial [trial], whose runs are [results] (sweep->runs). OK when there are none. Where one
  * was trained further, has another state or contains files that no run writes, all are left, and [log] gets a line

@@ -10,13 +10,16 @@
 #include <sys/stat.h>
 
 #include "base/files/io.h"
+#include "base/scoped.h"
 #include "train/metrics/event_file.h"
 
-static void add_path(const char *folder, const struct sweep_config *sweep, int64_t run, struct text *out) {
+static char *path_of(const char *folder, const struct sweep_config *sweep, int64_t run) {
     int64_t seed = sweep_seed_of(sweep, run % sweep->runs), fold = sweep_fold_of(sweep, run % sweep->runs);
-    text_printf(out, "%s/tensorboard/%04" PRId64, folder, run / sweep->runs);
-    if (seed >= 0) text_printf(out, "-seed-%" PRId64, seed);
-    if (fold >= 0) text_printf(out, "-fold-%" PRId64, fold);
+    struct text path = {0};
+    text_printf(&path, "%s/tensorboard/%04" PRId64, folder, run / sweep->runs);
+    if (seed >= 0) text_printf(&path, "-seed-%" PRId64, seed);
+    if (fold >= 0) text_printf(&path, "-fold-%" PRId64, fold);
+    return path.data;
 }
 
 /* A text that is a number is shown as one. */
@@ -52,18 +55,14 @@ static size_t list_hparams(const struct sweep_config *sweep, const struct trials
 static status write_run(const char *path, const struct sweep_config *sweep, const struct trials *trials, int64_t run) {
     const struct trial_run *result = trials_run(trials, run);
     struct hparam hparams[SPACE_MAX_PARAMETERS];
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct event_file *file;
-    status s = event_file_open(path, 0, &file);
-    if (!s) {
-        size_t count = list_hparams(sweep, trials, run / sweep->runs, arena, hparams);
-        event_file_add_session(file, hparams, count, result->state != TRIAL_FAILED);
-        if (!isnan(result->value)) event_file_add_scalar(file, "best", sweep->metric.name, result->value);
-        event_file_end_event(file, result->best_epoch);
-        s = event_file_close(file);
-    }
-    arena_destroy(arena);
-    return s;
+    TRY(event_file_open(path, 0, &file));
+    size_t count = list_hparams(sweep, trials, run / sweep->runs, arena, hparams);
+    event_file_add_session(file, hparams, count, result->state != TRIAL_FAILED);
+    if (!isnan(result->value)) event_file_add_scalar(file, "best", sweep->metric.name, result->value);
+    event_file_end_event(file, result->best_epoch);
+    return event_file_close(file);
 }
 
 /* Without fsync: what is lost with the machine is written again by the next start. */
@@ -71,12 +70,10 @@ static status make_folder(const char *folder, const char *path, bool *is_new) {
     *is_new = mkdir(path, 0777) == 0;
     if (*is_new || errno == EEXIST) return OK;
     if (errno != ENOENT) return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
-    struct text parent = {0};
-    text_printf(&parent, "%s/tensorboard", folder);
-    status s = io_make_folders(text_string(&parent));
-    text_free(&parent);
-    *is_new = !s && mkdir(path, 0777) == 0;
-    if (s || *is_new) return s;
+    SCOPED_STRING parent = text_path(folder, "tensorboard");
+    TRY(io_make_folders(parent));
+    *is_new = mkdir(path, 0777) == 0;
+    if (*is_new) return OK;
     return status_errno(STATUS_IO, errno, "cannot make the folder '%s'", path);
 }
 
@@ -85,55 +82,43 @@ static status make_folder(const char *folder, const char *path, bool *is_new) {
 /* *is_written: the folder has an event file with content. Removes those without, which a killed start has left; with
  * [removes] all. */
 static status check_files(const char *folder, bool removes, bool *is_written) {
-    struct io_names names;
-    struct text path = {0};
+    SCOPED_NAMES names = {0};
     *is_written = false;
     TRY(io_list(folder, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) {
-        struct io_info info = {0};
+    for (size_t i = 0; i < names.count; i++) {
+        struct io_info info;
         if (strncmp(names.items[i], EVENT_FILE, strlen(EVENT_FILE)) != 0) continue;
-        text_clear(&path);
-        text_printf(&path, "%s/%s", folder, names.items[i]);
-        s = io_stat(text_string(&path), &info);
-        if (!s && (removes || info.size == 0)) s = io_remove(text_string(&path));
+        SCOPED_STRING path = text_path(folder, names.items[i]);
+        TRY(io_stat(path, &info));
+        if (removes || info.size == 0) TRY(io_remove(path));
         *is_written = *is_written || info.size > 0;
     }
-    text_free(&path);
-    io_names_free(&names);
-    return s;
+    return OK;
 }
 
 /* Moves the file of [run] of a start with or without repeat.seeds to [path], an empty folder, if there is one. */
 static status move_earlier(const char *folder, const struct sweep_config *sweep, int64_t run, const char *path,
                            bool *is_moved) {
     struct sweep_config before = sweep_with_other_seeds(sweep);
-    struct text earlier = {0};
     struct io_info info;
     int64_t repeat = run % sweep->runs;
     if (repeat >= sweep->folds) return OK; /* not of the first seed */
-    add_path(folder, &before, run / sweep->runs * before.runs + repeat, &earlier);
-    status s = io_stat(text_string(&earlier), &info);
-    *is_moved = !s && info.exists;
-    if (*is_moved) s = io_rename(text_string(&earlier), path);
-    text_free(&earlier);
-    return s;
+    SCOPED_STRING earlier = path_of(folder, &before, run / sweep->runs * before.runs + repeat);
+    TRY(io_stat(earlier, &info));
+    *is_moved = info.exists;
+    return *is_moved ? io_rename(earlier, path) : OK;
 }
 
 status sweep_tensorboard_add(const char *folder, const struct sweep_config *sweep, const struct trials *trials,
                              int64_t run, bool *is_done) {
-    struct text path = {0};
     bool is_new, is_moved = false, is_written = false;
     if (!sweep->tensorboard || *is_done) return OK;
-    add_path(folder, sweep, run, &path);
-    status s = make_folder(folder, text_string(&path), &is_new);
-    if (!s && is_new) s = move_earlier(folder, sweep, run, text_string(&path), &is_moved);
-    if (!s && (!is_new || is_moved)) s = check_files(text_string(&path), false, &is_written);
-    if (!s && !is_written) {
-        s = write_run(text_string(&path), sweep, trials, run);
-        if (s) status_free(check_files(text_string(&path), true, &is_written)); /* a part of the events */
-    }
+    SCOPED_STRING path = path_of(folder, sweep, run);
+    TRY(make_folder(folder, path, &is_new));
+    if (is_new) TRY(move_earlier(folder, sweep, run, path, &is_moved));
+    if (!is_new || is_moved) TRY(check_files(path, false, &is_written));
+    status s = is_written ? OK : write_run(path, sweep, trials, run);
+    if (s) status_free(check_files(path, true, &is_written)); /* a part of the events */
     *is_done = s == OK;
-    text_free(&path);
     return s;
 }

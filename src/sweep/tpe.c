@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/numbers/portable_math.h"
+#include "base/scoped.h"
 #include "base/status.h"
 
 #define DRAWS 24     /* attempts to draw a point that no trial had */
@@ -84,11 +85,7 @@ static bool is_observed(const struct tpe *tpe, const struct point *point) {
     return tpe->points_count && tpe->slots[find_slot(tpe, point->values)];
 }
 
-static void *grow(void *items, size_t size) {
-    void *grown = realloc(items, size ? size : 1);
-    if (!grown) status_exit_without_memory();
-    return grown;
-}
+static void *grow(void *items, size_t size) { return status_need(realloc(items, size ? size : 1)); }
 
 /* At most half of the slots are used. */
 static void add_point(struct tpe *tpe, size_t trial) {
@@ -162,8 +159,7 @@ static bool is_same_result(const struct tpe *tpe, const struct result *a, const 
 }
 
 struct tpe *tpe_create(const struct space *space, size_t metrics) {
-    struct tpe *tpe = calloc(1, sizeof *tpe);
-    if (!tpe) status_exit_without_memory();
+    struct tpe *tpe = status_need(calloc(1, sizeof *tpe));
     tpe->space = space;
     tpe->metrics = metrics;
     return tpe;
@@ -300,7 +296,7 @@ static void spread(struct member *front, size_t count, size_t wanted) {
 
 /* Ranks the complete trials. */
 static void rank_fronts(struct tpe *tpe) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct member *members = arena_alloc(arena, (tpe->usable + 1) * sizeof *members);
     size_t count = 0, best = count_best(tpe), first = 0;
     for (size_t i = 0; i < tpe->capacity; i++)
@@ -316,7 +312,6 @@ static void rank_fronts(struct tpe *tpe) {
         first = end;
     }
     for (size_t i = 0; i < count && i < MAX_RANKED; i++) tpe->ranked[tpe->ranked_count++] = members[i].trial;
-    arena_destroy(arena);
 }
 
 /* ---- coordinates ---- */

@@ -11,8 +11,10 @@
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
 #include "base/numbers/statistics.h"
+#include "base/scoped.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "data/csv/csv.h"
 #include "sweep/sweep_folder.h"
 
 /* ---- the result of a trial ---- */
@@ -23,9 +25,8 @@ const char *const trial_states[] = {"pending", "complete", "pruned", "failed", N
 
 struct trial_summary trial_summary_make(const struct trial_value *runs, size_t count, int64_t repeats) {
     struct trial_summary s = {.mean = NAN, .error = NAN};
-    double *values = calloc(count + 1, sizeof *values);
+    double *values = status_need(calloc(count + 1, sizeof *values));
     bool has[4] = {[TRIAL_PENDING] = (int64_t)count < repeats}, has_all_values = true;
-    if (!values) status_exit_without_memory();
     for (size_t i = 0; i < count; i++) {
         has[runs[i].state] = true;
         if (runs[i].state != TRIAL_COMPLETE) continue;
@@ -68,9 +69,8 @@ static bool dominates(const double *a, const double *b, size_t metrics) {
 /* Only rows before it dominate a row of the sorted ones, and if any does, one of the front does. Of two metrics the
  * last row of the front has the smallest second value. */
 void pareto_front(const double *values, size_t count, size_t metrics, bool *out) {
-    struct front_row *rows = calloc(count + 1, sizeof *rows);
+    struct front_row *rows = status_need(calloc(count + 1, sizeof *rows));
     size_t n = 0, front = 0;
-    if (!rows) status_exit_without_memory();
     for (size_t i = 0; i < count; i++) {
         size_t k = 0;
         out[i] = false;
@@ -194,25 +194,26 @@ void trials_set_point(struct trials *t, int64_t trial, const struct point *point
     t->has_point[trial] = true;
 }
 
-struct trial_summary trials_summary(const struct trials *t, int64_t trial) {
+/* Of the number at [offset] in struct trial_run. */
+static struct trial_summary summarize(const struct trials *t, int64_t trial, size_t offset) {
     size_t count = (size_t)t->sweep->runs;
-    const struct trial_run *runs = t->runs + (size_t)trial * count;
-    for (size_t i = 0; i < count; i++) t->values[i] = (struct trial_value){runs[i].state, runs[i].value};
+    for (size_t i = 0; i < count; i++) {
+        const struct trial_run *run = &t->runs[(size_t)trial * count + i];
+        t->values[i] = (struct trial_value){run->state, *(const double *)((const char *)run + offset)};
+    }
     return trial_summary_make(t->values, count, t->sweep->runs);
 }
 
+struct trial_summary trials_summary(const struct trials *t, int64_t trial) {
+    return summarize(t, trial, offsetof(struct trial_run, value));
+}
+
 double trials_test(const struct trials *t, int64_t trial) {
-    size_t count = (size_t)t->sweep->runs;
-    const struct trial_run *runs = t->runs + (size_t)trial * count;
-    for (size_t i = 0; i < count; i++) t->values[i] = (struct trial_value){runs[i].state, runs[i].test};
-    return trial_summary_make(t->values, count, t->sweep->runs).mean;
+    return summarize(t, trial, offsetof(struct trial_run, test)).mean;
 }
 
 double trials_other(const struct trials *t, int64_t trial, size_t index) {
-    size_t count = (size_t)t->sweep->runs;
-    const struct trial_run *runs = t->runs + (size_t)trial * count;
-    for (size_t i = 0; i < count; i++) t->values[i] = (struct trial_value){runs[i].state, runs[i].others[index]};
-    return trial_summary_make(t->values, count, t->sweep->runs).mean;
+    return summarize(t, trial, offsetof(struct trial_run, others) + index * sizeof(double)).mean;
 }
 
 void trials_metrics(const struct trials *t, int64_t trial, double *out) {
@@ -227,9 +228,8 @@ void trials_metrics(const struct trials *t, int64_t trial, double *out) {
 
 int64_t trials_front(const struct trials *t, bool *out) {
     size_t n = (size_t)t->sweep->trials, metrics = 1 + t->sweep->other_metrics.count;
-    double *values = calloc(n * metrics + 1, sizeof *values);
+    double *values = status_need(calloc(n * metrics + 1, sizeof *values));
     int64_t front = 0;
-    if (!values) status_exit_without_memory();
     for (size_t i = 0; i < n; i++) trials_metrics(t, (int64_t)i, values + i * metrics);
     pareto_front(values, n, metrics, out);
     for (size_t i = 0; i < n; i++) front += out[i];
@@ -247,8 +247,7 @@ bool trials_dominates(const struct trials *t, int64_t a, int64_t b) {
 /* (trials) which ones are on the Pareto front, for the caller to free; NULL: there is one metric. */
 static bool *make_front(const struct trials *t) {
     if (!t->sweep->other_metrics.count) return NULL;
-    bool *front = calloc((size_t)t->sweep->trials + 1, sizeof *front);
-    if (!front) status_exit_without_memory();
+    bool *front = status_need(calloc((size_t)t->sweep->trials + 1, sizeof *front));
     trials_front(t, front);
     return front;
 }
@@ -271,8 +270,7 @@ static bool is_ranked_before(const struct trials *t, struct ranked a, struct ran
 int64_t trials_best(const struct trials *t, int64_t wanted, int64_t *out) {
     int64_t found = 0;
     bool *front = wanted > 0 ? make_front(t) : NULL;
-    struct ranked *values = calloc((size_t)(wanted > 0 ? wanted : 1), sizeof *values);
-    if (!values) status_exit_without_memory();
+    struct ranked *values = status_need(calloc((size_t)(wanted > 0 ? wanted : 1), sizeof *values));
     for (int64_t trial = 0; wanted > 0 && trial < t->sweep->trials; trial++) {
         struct trial_summary s = trials_summary(t, trial);
         if (s.state != TRIAL_COMPLETE || isnan(s.mean)) continue;
@@ -322,7 +320,7 @@ void trials_explain_values(const struct trials *t, struct text *out) {
 
 static void add_parameters(const struct trials *t, int64_t trial, struct text *out) {
     struct point point;
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     text_add_name(out, "parameters");
     text_add(out, "{");
     trials_point(t, trial, &point);
@@ -332,7 +330,6 @@ static void add_parameters(const struct trials *t, int64_t trial, struct text *o
         text_add_member(out, t->sweep->space.items[i].path, text_string(&value));
     }
     text_add(out, "}");
-    text_free(&value);
 }
 
 /* ---- history.jsonl: the data ---- */
@@ -466,7 +463,7 @@ static status replace(const struct trials *t, const char *path, const struct tex
 
 /* All lines, anew. */
 static status write_history(struct trials *t, const char *path) {
-    struct text lines = {0};
+    SCOPED_TEXT lines = {0};
     size_t written = t->data_written; /* in the lines that are published */
     trials_repeat_data(t);
     for (int64_t run = 0; run < t->sweep->trials * t->sweep->runs; run++) {
@@ -476,9 +473,7 @@ static status write_history(struct trials *t, const char *path) {
         text_add(&lines, "}\n");
     }
     t->data_written = written;
-    status s = replace(t, path, &lines);
-    text_free(&lines);
-    return s;
+    return replace(t, path, &lines);
 }
 
 status trials_add_epoch(struct trials *t, int64_t run, int64_t epoch, double value, bool must_stop) {
@@ -518,9 +513,8 @@ static const char *get_text(struct trials *t, const struct json_field *field) {
     if (!field || field->kind != KIND_TEXT) return NULL;
     text_clear(&t->scratch);
     if (memchr(field->text, '\\', field->length)) {
-        char *text = json_field_text(field);
+        SCOPED_STRING text = json_field_text(field);
         if (text) text_add(&t->scratch, text);
-        free(text);
     } else
         text_add_bytes(&t->scratch, field->text, field->length);
     return text_string(&t->scratch);
@@ -571,7 +565,7 @@ static bool read_run(struct trials *t, const struct json_line *event, struct pru
     r.code = (int)code;
     memcpy(r.state_sha256, hash->text, hash->length);
     const char *why = get_text(t, message);
-    if (why && !(r.message = strdup(why))) status_exit_without_memory();
+    if (why) r.message = status_need(strdup(why));
     trials_set_run(t, run, &r);
     if (pruner && r.state == TRIAL_COMPLETE) pruner_complete(pruner, run);
     return true;
@@ -597,14 +591,12 @@ static bool read_event(struct trials *t, const struct json_line *event, struct p
 }
 
 static status reject_line(const char *path, size_t number, bool has_zeros) {
-    struct text file = {0};
+    SCOPED_TEXT file = {0};
     text_add_shell(&file, path);
-    status s = status_data("%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
-                           "its run done again (sed -i %zud %s), or use --fresh to start over",
-                           path, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
-                           number, text_string(&file));
-    text_free(&file);
-    return s;
+    return status_data("%s:%zu: not a line of this sweep; it was changed or damaged%s. Remove the line to have "
+                       "its run done again (sed -i %zud %s), or use --fresh to start over",
+                       path, number, has_zeros ? " (it has zero bytes, as a crash of the machine may leave)" : "",
+                       number, text_string(&file));
 }
 
 /* The lines of [text] (size), from line [number] of [path] on; what follows the last line end was not written whole. */
@@ -640,38 +632,23 @@ static size_t size_without_zeros(const char *text, size_t size) {
  * bytes. Reports of epochs go to [pruner] (NULL: none). */
 static status trials_read_history(struct trials *t, struct pruner *pruner, struct log *log) {
     struct io_info info;
-    char *text;
+    SCOPED_STRING text = NULL;
     TRY(io_read_text(t->files.history, MAX_HISTORY, &text, &info));
     if (!text && !info.exists) return OK;
     if (!text) return status_data("%s: not the history of a sweep", t->files.history);
     size_t size = size_without_zeros(text, info.size);
     const char *last = memrchr(text, '\n', size);
     size_t whole = last ? (size_t)(last - text) + 1 : 0;
-    status s = read_lines(t, t->files.history, 1, text, size, pruner);
-    if (!s && size < info.size)
+    TRY(read_lines(t, t->files.history, 1, text, size, pruner));
+    if (size < info.size)
         log_line(log,
                  "%s: dropped %zu zero bytes at its end, as a crash of the machine may leave; what they replaced is "
                  "done again",
                  t->files.history, (size_t)info.size - size);
-    if (!s && whole < info.size && t->fd >= 0) s = io_truncate(t->fd, t->files.history, whole);
-    free(text);
-    return s;
+    return whole < info.size && t->fd >= 0 ? io_truncate(t->fd, t->files.history, whole) : OK;
 }
 
 /* ---- trials.csv and summary.csv, as RFC 4180 has them ---- */
-
-static void add_field(struct text *out, const char *field) {
-    if (!strpbrk(field, ",\"\n\r")) {
-        text_add(out, field);
-        return;
-    }
-    text_add(out, "\"");
-    for (const char *c = field; *c; c++) {
-        if (*c == '"') text_add(out, "\"");
-        text_add_bytes(out, c, 1);
-    }
-    text_add(out, "\"");
-}
 
 /* The keys that a list of trials sets, each once, in the order of their first use. */
 static struct string_list list_keys(const struct sweep_config *sweep, struct arena *arena) {
@@ -697,7 +674,7 @@ static void add_list_value(const char *const *words, const char *key, struct tex
     size_t length = strlen(key);
     for (; *words; words++)
         if (strncmp(*words, key, length) == 0 && (*words)[length] == '=') {
-            add_field(out, *words + length + 1);
+            csv_add_field(out, *words + length + 1);
             return;
         }
 }
@@ -705,23 +682,22 @@ static void add_list_value(const char *const *words, const char *key, struct tex
 /* The fields of the parameters, each with a comma before it. trial -1: their names. */
 static void add_point(const struct trials *t, int64_t trial, const struct string_list *keys, struct text *out) {
     struct point point;
-    struct text value = {0};
+    SCOPED_TEXT value = {0};
     if (trial >= 0) trials_point(t, trial, &point);
     for (size_t i = 0; i < t->sweep->space.count; i++) {
         const struct parameter *p = &t->sweep->space.items[i];
         text_clear(&value);
         if (trial >= 0) space_write(&t->sweep->space, i, &point, &value);
         text_add(out, ",");
-        add_field(out, trial < 0 ? p->path : text_string(&value));
+        csv_add_field(out, trial < 0 ? p->path : text_string(&value));
     }
     for (size_t i = 0; i < keys->count; i++) {
         text_add(out, ",");
         if (trial < 0)
-            add_field(out, keys->items[i]);
+            csv_add_field(out, keys->items[i]);
         else
             add_list_value(t->sweep->list[trial], keys->items[i], out);
     }
-    text_free(&value);
 }
 
 static void add_value(struct text *out, double value) {
@@ -767,7 +743,7 @@ static void add_run(const struct trials *t, int64_t run, const struct string_lis
     add_other_metrics(t, trial, run, front, out);
     if (with_test) add_value(out, r->state == TRIAL_COMPLETE ? r->test : NAN);
     text_printf(out, ",%" PRId64 ",%" PRId64 ",%s,", r->best_epoch, r->epochs, r->state_sha256);
-    add_field(out, r->message ? r->message : "");
+    csv_add_field(out, r->message ? r->message : "");
     text_add(out, "\n");
 }
 
@@ -809,9 +785,9 @@ static void write_summary(const struct trials *t, const struct string_list *keys
 double trials_pause(double seconds) { return fmax(TRIALS_SECONDS, seconds / TRIALS_FRACTION); }
 
 static status write_tables(const struct trials *t, const struct trial_files *files) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct string_list keys = list_keys(t->sweep, arena);
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     bool *front = make_front(t);
     write_table(t, &keys, front, &text);
     status s = replace(t, files->table, &text);
@@ -820,9 +796,7 @@ static status write_tables(const struct trials *t, const struct trial_files *fil
         write_summary(t, &keys, front, &text);
         s = replace(t, files->summary, &text);
     }
-    text_free(&text);
     free(front);
-    arena_destroy(arena);
     return s;
 }
 
@@ -911,7 +885,7 @@ static status open_trials(const char *folder, const struct sweep_config *sweep, 
                          .written_at = clock_seconds(),
                          .fd = -1};
     t->files = files_in(folder);
-    if (temporary && !(t->temporary = strdup(temporary))) status_exit_without_memory();
+    if (temporary) t->temporary = status_need(strdup(temporary));
     status s = t->runs && t->reported && t->values && t->points && t->has_point
                    ? OK
                    : status_memory("the table of %zu trials", n);

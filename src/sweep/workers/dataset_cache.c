@@ -20,8 +20,7 @@ struct dataset_cache {
 };
 
 struct dataset_cache *dataset_cache_create(void) {
-    struct dataset_cache *cache = calloc(1, sizeof *cache);
-    if (!cache) status_exit_without_memory();
+    struct dataset_cache *cache = status_need(calloc(1, sizeof *cache));
     cache->limit = UINT64_MAX;
     return cache;
 }
@@ -101,8 +100,7 @@ static uint64_t bytes_of(const struct dataset_info *info) {
 static void add(struct dataset_cache *cache, const struct cached *item) {
     if (cache->count == cache->capacity) {
         cache->capacity = cache->capacity * 2 + 8;
-        cache->items = realloc(cache->items, cache->capacity * sizeof *cache->items);
-        if (!cache->items) status_exit_without_memory();
+        cache->items = status_need(realloc(cache->items, cache->capacity * sizeof *cache->items));
     }
     cache->items[cache->count++] = *item;
     trim(cache);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "sweep/sweep.h"
 #include "sweep/workers/dataset_cache.h"
@@ -68,14 +69,13 @@ static status pass_report(struct rank_worker *w) {
     bool got;
     TRY(worker_receive(w->fd, &report, &got));
     if (!got) {
-        struct text how = {0};
+        SCOPED_TEXT how = {0};
         worker_end(w->pid, w->fd, false, &how);
         w->pid = 0;
         memset(&report, 0, sizeof report);
         report.event = WORKER_LOST;
         report.run = w->run;
         strncpy(report.message, text_string(&how), sizeof report.message - 1);
-        text_free(&how);
     }
     if (got && report.event == WORKER_STOPPED) { /* it takes no more jobs */
         worker_end(w->pid, w->fd, false, NULL);

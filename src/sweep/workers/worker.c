@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/files/io.h"
 #include "base/files/json_lines.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "base/system/program.h"
 #include "base/system/signals.h"
@@ -57,22 +58,13 @@ struct child {
     bool stop_requested;
 };
 
-static char *path_with(const char *folder, const char *ending) {
-    struct text path = {0};
-    text_printf(&path, "%s%s", folder, ending);
-    return path.data;
-}
-
 static status write_config(const struct child *c) {
-    struct text text = {0};
-    char *folder = io_folder_of(c->config);
+    SCOPED_TEXT text = {0};
+    SCOPED_STRING folder = io_folder_of(c->config);
     schema_write_yaml(&config_schema, c->trial->config, &text);
     struct io_part part = {text_string(&text), text.length};
-    status s = io_make_folders(folder);
-    if (!s) s = io_replace(c->config, &part, 1);
-    free(folder);
-    text_free(&text);
-    return s;
+    TRY(io_make_folders(folder));
+    return io_replace(c->config, &part, 1);
 }
 
 __attribute__((noreturn)) static void execute(const struct child *c, int output, pid_t parent) {
@@ -111,13 +103,12 @@ static status start(struct child *c) {
 /* ---- a run in several processes: while it runs ---- */
 
 static void pass_epoch(const struct child *c, const char *line, size_t length) {
-    json_t *event = json_loadb(line, length, 0, NULL);
+    json_auto_t *event = json_loadb(line, length, 0, NULL);
     const json_t *epoch = json_object_get(event, "epoch"), *value = json_object_get(event, c->trial->metric);
     int64_t number = json_is_integer(epoch) ? json_integer_value(epoch) : -1;
     if (number >= 0 && number < INT64_MAX)
         c->trial->on_epoch(c->trial->user, number + 1, json_is_number(value) ? json_number_value(value) : (double)NAN,
                            number + 1 == c->trial->config->train.epochs);
-    json_decref(event);
 }
 
 /* The lines that are whole and were not read yet. */
@@ -129,7 +120,7 @@ static status read_epochs(struct child *c) {
     TRY(io_stat(c->metrics, &info));
     if (info.size < c->offset) c->offset = 0; /* cut by a resume: an epoch that is reported twice is the same */
     if (!info.is_file || info.size == c->offset) return OK;
-    char *bytes = malloc(info.size - c->offset + 1);
+    SCOPED_STRING bytes = malloc(info.size - c->offset + 1);
     if (!bytes) return status_memory("the metrics of a trial");
     status s = io_open(c->metrics, &fd);
     if (!s) s = io_read_at(fd, c->metrics, bytes, info.size - c->offset, c->offset, &got);
@@ -139,7 +130,6 @@ static status read_epochs(struct child *c) {
         if (metrics_line_is(line, METRICS_EPOCH)) pass_epoch(c, line, (size_t)(end - line));
         c->offset += (uint64_t)(end - line) + 1;
     }
-    free(bytes);
     return s;
 }
 
@@ -177,9 +167,9 @@ static double real(const json_t *event, const char *name) {
 
 /* The numbers of the last line, "end" or "stopped". */
 static status read_end(const struct child *c, struct run_summary *summary) {
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     TRY(metrics_read(c->metrics, &lines));
-    json_t *end = lines.other ? json_loads(lines.other, 0, NULL) : NULL;
+    json_auto_t *end = lines.other ? json_loads(lines.other, 0, NULL) : NULL;
     const char *hash = json_string_value(json_object_get(end, "state_sha256"));
     bool is_there = hash && strlen(hash) < sizeof summary->state_sha256;
     if (is_there) {
@@ -190,8 +180,6 @@ static status read_end(const struct child *c, struct run_summary *summary) {
                                         .seconds = real(end, "seconds")};
         memcpy(summary->state_sha256, hash, strlen(hash) + 1);
     }
-    json_decref(end);
-    metrics_lines_free(&lines);
     return is_there ? OK : status_data("%s: its last line is not the end of a run", c->metrics);
 }
 
@@ -231,8 +219,8 @@ static status finish(struct child *c, struct run_summary *summary) {
 /* As run_train: OK, STATUS_STOPPED, or why the run failed, in its own words. */
 static status parallel_trial_run(const struct parallel_trial *trial, struct run_summary *summary) {
     struct child c = {.trial = trial,
-                      .config = path_with(trial->folder, ".yaml"),
-                      .metrics = path_with(trial->folder, "/metrics.jsonl"),
+                      .config = text_format("%s.yaml", trial->folder),
+                      .metrics = text_path(trial->folder, "metrics.jsonl"),
                       .error_fd = -1};
     status s = write_config(&c);
     if (!s) s = start(&c);
@@ -457,20 +445,19 @@ static void note_seconds(struct worker *w, const struct run_summary *summary, do
 
 static status train_with_or_without_folder(struct worker *w, const struct config *config, bool is_kept,
                                            struct run_summary *summary) {
-    struct text folder = {0};
+    SCOPED_STRING folder = sweep_run_path(w->folder, w->options->sweep, w->run);
     bool has_folder = is_kept || wants_folder(w, config) || needs_folder(w, config);
     double start = clock_seconds();
     struct processor_times before = is_kept ? processor_times() : (struct processor_times){0};
-    sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
     if (!has_folder) set_alarm(isinf(w->last_seconds) ? FIRST_SECONDS : SECONDS_WITHOUT_FOLDER);
-    status s = train(w, config, has_folder ? text_string(&folder) : NULL, summary);
+    status s = train(w, config, has_folder ? folder : NULL, summary);
     set_alarm(0);
     bool is_over_time = status_code(s) == STATUS_STOPPED && !has_folder && !w->is_pruned && !stop_self;
     if (is_over_time) { /* once more, with checkpoints: the same numbers again */
         status_free(s);
         next_run();
         start = clock_seconds();
-        s = train(w, config, text_string(&folder), summary);
+        s = train(w, config, folder, summary);
     }
     w->has_folder = has_folder || is_over_time;
     double elapsed = clock_seconds() - start;
@@ -480,7 +467,6 @@ static status train_with_or_without_folder(struct worker *w, const struct config
         double used = now.used - before.used, waited = elapsed - used - (now.missed - before.missed);
         w->waits = used > 0 ? fmax(waited / used, 0) : 0;
     }
-    text_free(&folder);
     return s;
 }
 
@@ -490,28 +476,22 @@ static status check_length(const struct worker *w, const struct config *c, const
     bool counts_steps = c->train.steps != SCHEMA_NO_INT;
     int64_t wanted = counts_steps ? c->train.steps : c->train.epochs,
             got = counts_steps ? summary->steps : summary->epochs;
-    struct text folder = {0};
     if (got <= wanted) return OK;
-    sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
-    status s = status_new(STATUS_IO,
-                          "the run in %s was trained for %lld %s, the trial has %lld; move the folder "
-                          "elsewhere and run the same command again",
-                          text_string(&folder), (long long)got, counts_steps ? "steps" : "epochs", (long long)wanted);
-    text_free(&folder);
-    return s;
+    SCOPED_STRING folder = sweep_run_path(w->folder, w->options->sweep, w->run);
+    return status_new(STATUS_IO,
+                      "the run in %s was trained for %lld %s, the trial has %lld; move the folder "
+                      "elsewhere and run the same command again",
+                      folder, (long long)got, counts_steps ? "steps" : "epochs", (long long)wanted);
 }
 
 /* From the last line of its metrics.jsonl, which an earlier start may have written. */
 static status read_test(struct worker *w, const struct config *config) {
-    struct text folder = {0}, name = {0};
+    SCOPED_TEXT name = {0};
     if (!split_has_test(&config->dataset.split)) return OK;
     TRY(check_place(w));
-    sweep_run_path(w->folder, w->options->sweep, w->run, &folder);
+    SCOPED_STRING folder = sweep_run_path(w->folder, w->options->sweep, w->run);
     sweep_add_test_name(w->options->sweep, &name);
-    status s = trial_folder_value(text_string(&folder), text_string(&name), &w->test);
-    text_free(&folder);
-    text_free(&name);
-    return s;
+    return trial_folder_value(folder, text_string(&name), &w->test);
 }
 
 struct other_reader {
@@ -539,18 +519,15 @@ static bool read_other_line(void *user, const char *bytes, size_t size) {
 /* Those of the best epoch; all lines of a run's metrics.jsonl are read. */
 static status read_others(struct worker *w, const struct run_summary *summary) {
     const struct sweep_config *sweep = w->options->sweep;
-    struct text path = {0};
     struct line_file file = {0};
     struct other_reader reader = {w, summary->best_epoch - 1};
     bool has_restarted;
     if (!sweep->other_metrics.count) return OK;
     TRY(check_place(w));
-    sweep_run_path(w->folder, sweep, w->run, &path);
-    text_add(&path, "/metrics.jsonl");
-    status s = line_file_read(&file, text_string(&path), read_other_line, &reader, &has_restarted);
+    SCOPED_STRING folder = sweep_run_path(w->folder, sweep, w->run), *path = text_path(folder, "metrics.jsonl");
+    status s = line_file_read(&file, path, read_other_line, &reader, &has_restarted);
     for (size_t i = 0; i < sweep->other_metrics.count; i++)
         if (strcmp(sweep_other_metric(sweep, i)->name, SWEEP_SECONDS) == 0) w->others[i] = summary->seconds;
-    text_free(&path);
     return s;
 }
 
@@ -719,8 +696,7 @@ static bool report_jobs(struct worker *w, struct job_group *g, struct run_summar
 }
 
 static void work(struct worker *w) {
-    struct job_group *g = malloc(sizeof *g);
-    if (!g) status_exit_without_memory();
+    struct job_group *g = status_need(malloc(sizeof *g));
     while (!stop_self && receive_jobs(w, g)) {
         struct run_summary summaries[MAX_GROUP] = {{0}};
         memset(g->files, 0, sizeof g->files);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/files/digest.h"
+#include "base/scoped.h"
 #include "base/stop.h"
 #include "dist/process/message.h"
 
@@ -48,8 +49,7 @@ struct worker_connection {
 /* ---- both sides ---- */
 
 static struct worker_connection *connection_new(int fd) {
-    struct worker_connection *connection = calloc(1, sizeof *connection);
-    if (!connection) status_exit_without_memory();
+    struct worker_connection *connection = status_need(calloc(1, sizeof *connection));
     connection->fd = fd;
     return connection;
 }
@@ -122,10 +122,9 @@ bool worker_connection_send_command(struct worker_connection *connection, const 
 
 /* What both sides put into the digest besides [what]: the layout of the messages. */
 static void digest_what(const char *what, uint8_t out[32]) {
-    struct text text = {0};
+    SCOPED_TEXT text = {0};
     text_printf(&text, "%zu %zu\n%s", REPORT_SIZE, COMMAND_SIZE, what);
     digest_of(text_string(&text), text.length, out);
-    text_free(&text);
 }
 
 static void begin(struct message_session *session, const uint8_t secret[32], const struct hello *hello,
