@@ -183,7 +183,7 @@ static int by_name(const void *a, const void *b) { return strverscmp(*(char *con
 
 /* Reads the runs and sweeps in [path], such as `runs`; *is_read false: there are none. */
 static status read_inside(const char *path, struct folders *f, bool *is_read) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     *is_read = false;
     TRY(io_list(path, &names));
     if (names.count) qsort(names.items, names.count, sizeof *names.items, by_name);
@@ -194,7 +194,6 @@ static status read_inside(const char *path, struct folders *f, bool *is_read) {
         s = read_folder(inner, false, f, &is_one);
         *is_read = *is_read || (!s && is_one);
     }
-    io_names_free(&names);
     return s;
 }
 

@@ -100,7 +100,7 @@ static bool read_step(struct run_data *r, const struct json_line *line) {
 /* [[5,0,9],[2,0,12],[0,0,8]] */
 static void read_confusion(struct run_data *r, const struct json_field *field) {
     if (!field || field->kind != KIND_NESTED) return;
-    json_t *rows = json_loadb(field->text, field->length, 0, NULL);
+    json_auto_t *rows = json_loadb(field->text, field->length, 0, NULL);
     size_t n = json_array_size(rows);
     double *values = n > 0 && n <= RUN_DATA_MAX_CLASSES ? calloc(n * n, sizeof *values) : NULL;
     bool is_good = values;
@@ -112,7 +112,6 @@ static void read_confusion(struct run_data *r, const struct json_field *field) {
             is_good = json_is_number(json_array_get(row, j)) && values[i * n + j] >= 0;
         }
     }
-    json_decref(rows);
     if (is_good) {
         free(r->confusion);
         r->confusion = values;
@@ -223,8 +222,8 @@ static void add_keys(struct keys *keys, const char *path, const struct node *nod
 
 /* The keys and values of the YAML file [path]; none when it is absent or damaged. */
 static status run_keys_read(const char *path, struct run_key **out, size_t *count) {
-    struct problems problems = {0};
-    struct document *document = NULL;
+    SCOPED_PROBLEMS problems = {0};
+    SCOPED_DOCUMENT document = NULL;
     struct io_info info;
     struct keys keys = {0};
     *out = NULL;
@@ -235,8 +234,6 @@ static status run_keys_read(const char *path, struct run_key **out, size_t *coun
     TRY(document_read(path, &problems, &document));
     if (document && problems.count == 0 && document_root(document)->count > 0)
         add_keys(&keys, "", document_root(document));
-    problems_free(&problems);
-    document_destroy(document);
     *out = keys.items;
     *count = keys.count;
     return OK;

@@ -165,20 +165,19 @@ static status write_file(const char *folder, const char *name, const struct text
 
 /* What an earlier run in the same run folder had. */
 static status remove_files(struct arena *arena, const char *folder, const char *kind) {
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     const char *path = arena_printf(arena, "%s/%s", folder, kind);
     status s = io_list(path, &names);
     for (size_t i = 0; !s && i < names.count; i++) s = io_remove(arena_printf(arena, "%s/%s", path, names.items[i]));
-    io_names_free(&names);
     return s;
 }
 
 static status write_metrics(const struct recorded *r, const char *folder, double begin) {
     status s = OK;
     for (size_t column = 0; !s && column < r->columns; column++) {
-        SCOPED_TEXT name = {0}, lines = {0};
+        SCOPED_TEXT lines = {0};
         double last = -1;
-        text_printf(&name, "metrics/%s", r->names[column]);
+        SCOPED_STRING name = text_format("metrics/%s", r->names[column]);
         for (size_t row = 0; row < r->count; row++)
             for (size_t i = r->rows[row].first; i < row_end(r, row); i++) {
                 if (r->cells[i].column != column || r->rows[row].step == last)
@@ -188,7 +187,7 @@ static status write_metrics(const struct recorded *r, const char *folder, double
                 text_add_double(&lines, r->cells[i].value);
                 text_printf(&lines, " %.0f\n", r->rows[row].step);
             }
-        s = write_file(folder, text_string(&name), &lines);
+        s = write_file(folder, name, &lines);
     }
     return s;
 }
@@ -334,7 +333,7 @@ static status export_one(const char *format, const char *path, const char *exper
 /* Each trial that has a run folder, without those that have no step yet or are damaged. The name of the sweep's folder
  * is that of the experiment. */
 static status export_sweep(const char *path, const char *runs, const char *out, struct log *log) {
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     SCOPED_STRING whole = realpath(path, NULL);
     const char *slash = whole ? strrchr(whole, '/') : NULL;
     size_t left_out = 0;
@@ -349,7 +348,6 @@ static status export_sweep(const char *path, const char *runs, const char *out, 
         }
     }
     if (!s && names.count == 0) s = status_data("%s: the sweep has kept no run folder (keep)", path);
-    io_names_free(&names);
     return s;
 }
 
@@ -358,16 +356,14 @@ bool run_export_has(const char *format) {
 }
 
 status run_export(const char *format, const char *path, const char *out, struct log *log) {
-    SCOPED_TEXT history = {0}, runs = {0};
+    SCOPED_TEXT history = {0};
     struct io_info sweep;
     if (!out) return status_usage("export needs --out %s", strcmp(format, "mlflow") == 0 ? "FOLDER" : "FILE");
     text_printf(&history, "%s/history.jsonl", path);
-    text_printf(&runs, "%s/runs", path);
+    SCOPED_STRING runs = text_path(path, "runs");
     status s = io_stat(text_string(&history), &sweep);
     if (!s && sweep.exists && strcmp(format, "mlflow") != 0)
-        s = status_usage("%s: a sweep has trials.csv; metrics-csv is of one run, such as %s/0000", path,
-                         text_string(&runs));
-    if (!s)
-        s = sweep.exists ? export_sweep(path, text_string(&runs), out, log) : export_one(format, path, NULL, out, log);
+        s = status_usage("%s: a sweep has trials.csv; metrics-csv is of one run, such as %s/0000", path, runs);
+    if (!s) s = sweep.exists ? export_sweep(path, runs, out, log) : export_one(format, path, NULL, out, log);
     return s;
 }

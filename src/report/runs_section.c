@@ -253,20 +253,11 @@ static void add_headline(struct text *out, struct run_data *const *runs, size_t 
 
 void runs_section_overview(struct text *out, struct run_data *const *runs, size_t count) {
     const char *metric = common_metric(runs, count);
-    SCOPED_TEXT best = {0};
-    text_printf(&best, "Best%s%s", metric ? " " : "", metric ? metric : "");
-    const struct page_heading headings[] = {{"Run", false},
-                                            {"State", false},
-                                            {"Epochs", true},
-                                            {"Steps", true},
-                                            {"Train loss", true},
-                                            {"Val. loss", true},
-                                            {text_string(&best), false},
-                                            {"Time", true},
-                                            {"Samples/s", true},
-                                            {"Processes", false},
-                                            {"Memory", true},
-                                            {"Last written", false},
+    SCOPED_STRING best = text_format("Best%s%s", metric ? " " : "", metric ? metric : "");
+    const struct page_heading headings[] = {{"Run", false},          {"State", false},     {"Epochs", true},
+                                            {"Steps", true},         {"Train loss", true}, {"Val. loss", true},
+                                            {best, false},           {"Time", true},       {"Samples/s", true},
+                                            {"Processes", false},    {"Memory", true},     {"Last written", false},
                                             {"State SHA-256", false}};
     add_headline(out, runs, count);
     if (count == 1) add_facts(out, runs[0]);
@@ -319,13 +310,12 @@ static void note_band(struct text *out, const struct plot_of *p) {
 
 static void mark_best(struct svg_plot *plot, const struct series *series) {
     const struct run_data *r = series->best;
-    SCOPED_TEXT class = {0}, title = {0};
     char value[32];
     if (!r) return;
     report_metric(r->best_metric, r->best_value, value);
-    text_printf(&class, "best f%zu", series->index % SVG_COLORS);
-    text_printf(&title, "%s: best epoch %.0f, %s %s", series->name, r->best_epoch, r->best_metric, value);
-    svg_point(plot, r->best_epoch, r->best_value, 4, text_string(&class), text_string(&title));
+    SCOPED_STRING class = text_format("best f%zu", series->index % SVG_COLORS);
+    SCOPED_STRING title = text_format("%s: best epoch %.0f, %s %s", series->name, r->best_epoch, r->best_metric, value);
+    svg_point(plot, r->best_epoch, r->best_value, 4, class, title);
 }
 
 static void add_own_legend(struct text *out, const struct plot_of *p) {
@@ -348,9 +338,8 @@ static void draw(struct text *out, const struct plot_of *p) {
     plot.y.is_percent = p->is_percent;
     axis_fit(&plot.x, left, right, false);
     axis_fit(&plot.y, low, high, true);
-    SCOPED_TEXT title = {0};
-    text_printf(&title, "%s%s", p->title, plot.y.is_log ? " (logarithmic)" : "");
-    svg_begin(&plot, text_string(&title));
+    SCOPED_STRING title = text_format("%s%s", p->title, plot.y.is_log ? " (logarithmic)" : "");
+    svg_begin(&plot, title);
     for (size_t i = 0; i < p->count; i++) {
         svg_series_begin(&plot);
         svg_curve(&plot, p->series[i].curve, p->series[i].index, p->series[i].name);

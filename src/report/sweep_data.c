@@ -41,15 +41,12 @@ static int64_t count_of(const struct node *node, double max, int64_t fallback) {
     return read_number(scalar(node), &number) && number >= 1 && number <= max ? (int64_t)number : fallback;
 }
 
-static size_t word_index(struct sweep_data_parameter *p, const char *word) {
+static size_t word_index(struct sweep_data *s, struct sweep_data_parameter *p, const char *word) {
     for (size_t i = 0; i < p->word_count; i++)
         if (strcmp(p->words[i], word) == 0) return i;
     if (p->word_count == MAX_WORDS) return MAX_WORDS;
-    if (p->word_count == p->word_capacity) {
-        p->word_capacity = p->word_capacity ? 2 * p->word_capacity : 8;
-        p->words = status_need(realloc(p->words, p->word_capacity * sizeof *p->words));
-    }
-    p->words[p->word_count] = copy(word);
+    if (!p->words) p->words = arena_alloc(s->arena, MAX_WORDS * sizeof *p->words);
+    p->words[p->word_count] = arena_copy(s->arena, word);
     return p->word_count++;
 }
 
@@ -58,14 +55,14 @@ static struct sweep_data_parameter *parameter_named(struct sweep_data *s, const 
         if (strcmp(s->parameters[i].path, path) == 0) return &s->parameters[i];
     if (!makes || s->parameter_count == SWEEP_DATA_MAX_PARAMETERS) return NULL;
     struct sweep_data_parameter *p = &s->parameters[s->parameter_count++];
-    *p = (struct sweep_data_parameter){.path = copy(path)};
+    *p = (struct sweep_data_parameter){.path = arena_copy(s->arena, path)};
     return p;
 }
 
-static void add_word(struct sweep_data_parameter *p, const struct node *node) {
+static void add_word(struct sweep_data *s, struct sweep_data_parameter *p, const struct node *node) {
     SCOPED_TEXT word = {0};
     node_write(node, &word);
-    word_index(p, text_string(&word));
+    word_index(s, p, text_string(&word));
 }
 
 static void read_parameter(struct sweep_data *s, const char *path, const struct node *node) {
@@ -73,7 +70,8 @@ static void read_parameter(struct sweep_data *s, const char *path, const struct 
     const char *kind = scalar(node_get(node, "distribution"));
     const struct node *values = node_get(node, "values");
     if (!p) return;
-    for (size_t i = 0; values && values->kind == NODE_SEQUENCE && i < values->count; i++) add_word(p, values->items[i]);
+    for (size_t i = 0; values && values->kind == NODE_SEQUENCE && i < values->count; i++)
+        add_word(s, p, values->items[i]);
     for (int i = PARAMETER_UNIFORM; kind && !values && i <= PARAMETER_INT_LOG_UNIFORM; i++) {
         const struct parameter named = {.kind = i};
         if (strcmp(kind, parameter_kinds[i]) != 0) continue;
@@ -105,7 +103,7 @@ static void read_listed(struct sweep_data *s, const struct node *trials) {
     for (size_t i = 0; i < trials->count; i++)
         for (size_t k = 0; trials->items[i]->kind == NODE_MAPPING && k < trials->items[i]->count; k++) {
             struct sweep_data_parameter *p = parameter_named(s, trials->items[i]->keys[k], true);
-            if (p) add_word(p, trials->items[i]->items[k]);
+            if (p) add_word(s, p, trials->items[i]->items[k]);
         }
     for (size_t i = 0; i < s->parameter_count; i++) choose_scale(&s->parameters[i]);
 }
@@ -115,13 +113,13 @@ static const char *text_or(const struct node *node, const char *fallback) {
     return text ? text : fallback;
 }
 
-static char *quoted_words(const struct node *list) {
+static const char *quoted_words(struct arena *arena, const struct node *list) {
     SCOPED_TEXT words = {0};
     for (size_t i = 0; list && list->kind == NODE_SEQUENCE && i < list->count; i++) {
         text_add(&words, " ");
         text_add_shell(&words, text_or(list->items[i], ""));
     }
-    return copy(text_string(&words));
+    return arena_copy(arena, text_string(&words));
 }
 
 static void read_other_metrics(struct sweep_data *s, const struct node *others) {
@@ -129,18 +127,18 @@ static void read_other_metrics(struct sweep_data *s, const struct node *others) 
     for (size_t i = 0; others && others->kind == NODE_MAPPING && i < others->count; i++) {
         if (s->other_count == SWEEP_MAX_OTHER_METRICS) return;
         s->is_other_max[s->other_count] = strcmp(text_or(node_get(others->items[i], "goal"), ""), "maximize") == 0;
-        s->others[s->other_count++] = copy(others->keys[i]);
+        s->others[s->other_count++] = arena_copy(s->arena, others->keys[i]);
     }
 }
 
 static void read_sweep(struct sweep_data *s, const struct node *root) {
     const struct node *metric = node_get(root, "metric"), *repeat = node_get(root, "repeat");
     const struct node *trials = node_get(root, "trials"), *parameters = node_get(root, "parameters");
-    s->method = copy(text_or(node_get(root, "method"), "random"));
-    s->metric = copy(text_or(node_get(metric, "name"), "val_loss"));
-    s->config = copy(text_or(node_get(root, "config"), ""));
-    s->overrides = quoted_words(node_get(root, "overrides"));
-    s->early = copy(text_or(node_get(node_get(root, "early_terminate"), "type"), "none"));
+    s->method = arena_copy(s->arena, text_or(node_get(root, "method"), "random"));
+    s->metric = arena_copy(s->arena, text_or(node_get(metric, "name"), "val_loss"));
+    s->config = arena_copy(s->arena, text_or(node_get(root, "config"), ""));
+    s->overrides = quoted_words(s->arena, node_get(root, "overrides"));
+    s->early = arena_copy(s->arena, text_or(node_get(node_get(root, "early_terminate"), "type"), "none"));
     s->is_max = strcmp(text_or(node_get(metric, "goal"), "minimize"), "maximize") == 0;
     read_other_metrics(s, node_get(root, "other_metrics"));
     s->seeds = count_of(node_get(repeat, "seeds"), 1e4, 0);
@@ -184,7 +182,7 @@ static void point_of_list(struct sweep_data *s, const struct node *trials, int64
         if (!p) continue;
         node_write(node->items[k], &word);
         if (!p->is_number || !read_number(text_string(&word), &point[p - s->parameters]))
-            point[p - s->parameters] = (double)word_index(p, text_string(&word));
+            point[p - s->parameters] = (double)word_index(s, p, text_string(&word));
     }
 }
 
@@ -197,7 +195,7 @@ static void read_point(struct sweep_data *s, const struct json_field *field, dou
         if (!text) continue;
         if (p->is_number && !read_number(text, &point[i])) point[i] = NAN;
         if (!p->is_number) {
-            size_t index = word_index(p, text);
+            size_t index = word_index(s, p, text);
             point[i] = index < MAX_WORDS ? (double)index : NAN;
         }
     }
@@ -369,10 +367,11 @@ double sweep_data_other(const struct sweep_data *s, const struct sweep_data_tria
 
 static void find_front(struct sweep_data *s) {
     size_t metrics = 1 + s->other_count;
+    SCOPED_ARENA arena = arena_create();
     s->front = 0;
     if (!s->other_count) return;
-    double *values = status_need(calloc(s->ranked * metrics + 1, sizeof *values));
-    bool *front = status_need(calloc(s->ranked + 1, sizeof *front));
+    double *values = arena_alloc(arena, s->ranked * metrics * sizeof *values);
+    bool *front = arena_alloc(arena, s->ranked * sizeof *front);
     for (size_t i = 0; i < s->ranked; i++) {
         const struct sweep_data_trial *t = &s->trials[i];
         values[i * metrics] = s->is_max ? -t->mean : t->mean;
@@ -381,8 +380,6 @@ static void find_front(struct sweep_data *s) {
     }
     pareto_front(values, s->ranked, metrics, front);
     for (size_t i = 0; i < s->ranked; i++) s->front += s->trials[i].is_on_front = front[i];
-    free(values);
-    free(front);
 }
 
 static void rank_trials(struct sweep_data *s) {
@@ -438,20 +435,10 @@ static void clear_runs(struct sweep_data *s) {
 }
 
 static void clear_sweep(struct sweep_data *s) {
-    for (size_t i = 0; i < s->parameter_count; i++) {
-        for (size_t k = 0; k < s->parameters[i].word_count; k++) free(s->parameters[i].words[k]);
-        free(s->parameters[i].words);
-        free(s->parameters[i].path);
-    }
-    for (size_t i = 0; i < s->other_count; i++) free(s->others[i]);
+    arena_destroy(s->arena);
+    s->arena = arena_create();
     s->parameter_count = s->other_count = 0;
-    free(s->method);
-    free(s->metric);
-    free(s->config);
-    free(s->overrides);
-    free(s->early);
-    free(s->other);
-    s->method = s->metric = s->config = s->overrides = s->early = s->other = NULL;
+    s->other = NULL;
 }
 
 /* While processes share a sweep, any of them writes what has ended as a new file in the folder "shared", at its end the
@@ -488,32 +475,28 @@ static status read_history(struct sweep_data *s) {
 
 /* Whether a process shares the sweep now, on any host: their files change as long as they run (claims.h). */
 static status find_members(struct sweep_data *s) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     struct io_info info;
     SCOPED_STRING members = text_path(s->path, SWEEP_MEMBERS);
-    status r = io_stat(members, &info);
-    bool is_shared = !r && info.is_folder;
-    if (is_shared) r = io_list(members, &names);
-    for (size_t i = 0; is_shared && !r && !s->is_locked && i < names.count; i++) {
+    TRY(io_stat(members, &info));
+    if (info.is_folder) TRY(io_list(members, &names));
+    for (size_t i = 0; !s->is_locked && i < names.count; i++) {
         SCOPED_STRING folder = text_path(members, names.items[i]), *alive = text_path(folder, "alive"), *text = NULL;
-        r = io_stat(alive, &info);
-        bool is_new = !r && info.is_file && clock_unix() - info.modified < SHARED_SILENCE;
-        if (is_new) r = io_read_text(alive, MAX_ALIVE, &text, &info);
+        TRY(io_stat(alive, &info));
+        bool is_new = info.is_file && clock_unix() - info.modified < SHARED_SILENCE;
+        if (is_new) TRY(io_read_text(alive, MAX_ALIVE, &text, &info));
         s->is_locked = text && !strstr(text, "\"has_ended\":1");
     }
-    if (is_shared && !r) io_names_free(&names);
-    return r;
+    return OK;
 }
 
 static status read_yaml(struct sweep_data *s, const char *path, struct document **out) {
-    struct problems problems = {0};
+    SCOPED_PROBLEMS problems = {0};
     struct io_info info;
     TRY(io_stat(path, &info));
     if (!info.is_file) return status_data("%s: not the folder of a sweep: it has no sweep.yaml", s->path);
-    status r = document_read(path, &problems, out);
-    if (!r) r = problems_status(&problems, STATUS_DATA);
-    problems_free(&problems);
-    return r;
+    TRY(document_read(path, &problems, out));
+    return problems_status(&problems, STATUS_DATA);
 }
 
 /* The second config of a comparison is a comment of sweep.yaml. */
@@ -521,7 +504,7 @@ static bool read_other(void *user, const char *line, size_t size) {
     static const char start[] = "# compared with ";
     struct sweep_data *s = user;
     if (size < sizeof start || memcmp(line, start, sizeof start - 1) != 0 || s->other) return true;
-    s->other = status_need(strndup(line + sizeof start - 1, size - (sizeof start - 1)));
+    s->other = arena_printf(s->arena, "%.*s", (int)(size - (sizeof start - 1)), line + sizeof start - 1);
     return true;
 }
 
@@ -588,7 +571,7 @@ status sweep_data_read(const char *path, struct sweep_data **out) {
 void sweep_data_free(struct sweep_data *s) {
     if (!s) return;
     clear_runs(s);
-    clear_sweep(s);
+    arena_destroy(s->arena);
     free(s->parameters);
     free(s->path);
     free(s->label);
@@ -599,7 +582,8 @@ void sweep_data_free(struct sweep_data *s) {
 #define MAX_HASH_LINE ((size_t)1 << 16) /* a longer line of a run has none that is shown */
 
 char *sweep_data_hash(const struct sweep_data *s, const struct sweep_data_trial *trial) {
-    char *text = NULL, *bytes = status_need(malloc(MAX_HASH_LINE));
+    SCOPED_STRING bytes = status_need(malloc(MAX_HASH_LINE));
+    char *text = NULL;
     struct json_line line;
     size_t got = 0;
     int fd;
@@ -611,7 +595,6 @@ char *sweep_data_hash(const struct sweep_data *s, const struct sweep_data_trial 
     bool is_read = end && json_line_read(bytes, (size_t)(end - bytes), &line);
     if (is_read && json_line_number(&line, "trial") == (double)trial->trial) /* else the file is a new one */
         text = json_field_text(json_line_find(&line, "state_sha256"));
-    free(bytes);
     return text ? text : copy("");
 }
 
@@ -638,11 +621,10 @@ void sweep_data_add_value(const struct sweep_data_parameter *p, double value, st
 
 void sweep_data_add_words(const struct sweep_data *s, const struct sweep_data_trial *trial, const char *separator,
                           struct text *out) {
-    SCOPED_TEXT word = {0};
     bool is_first = true;
     for (size_t i = 0; i < s->parameter_count; i++) {
+        SCOPED_TEXT word = {0};
         if (isnan(sweep_data_point(s, trial)[i])) continue;
-        text_clear(&word);
         text_printf(&word, "%s=", s->parameters[i].path);
         sweep_data_add_value(&s->parameters[i], sweep_data_point(s, trial)[i], &word);
         if (!is_first) text_add(out, separator);
@@ -683,7 +665,7 @@ static double test_fraction(const struct sweep_data *s) {
 }
 
 void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_trial *trial, struct text *out) {
-    SCOPED_TEXT path = {0};
+    SCOPED_STRING path = text_format("runs/%s-%04" PRId64, s->label, trial->trial);
     text_add(out, "ddptrain ");
     add_config(s, trial->trial, out);
     text_add(out, " ");
@@ -696,10 +678,8 @@ void sweep_data_add_command(const struct sweep_data *s, const struct sweep_data_
                     s->folds);
     }
     sweep_data_add_words(s, trial, " ", out);
-    text_clear(&path);
-    text_printf(&path, "runs/%s-%04" PRId64, s->label, trial->trial);
     text_add(out, " --run-dir ");
-    text_add_shell(out, text_string(&path));
+    text_add_shell(out, path);
 }
 
 /* ---- how much a parameter explains ---- */
@@ -718,8 +698,8 @@ static int by_value(const void *a, const void *b) {
     return x->value < y->value ? -1 : x->value > y->value;
 }
 
-static struct ranked *sorted(const double *values, size_t count) {
-    struct ranked *items = status_need(calloc(count + 1, sizeof *items));
+static struct ranked *sorted(struct arena *arena, const double *values, size_t count) {
+    struct ranked *items = arena_alloc(arena, (count + 1) * sizeof *items);
     for (size_t i = 0; i < count; i++) items[i] = (struct ranked){values[i], i};
     qsort(items, count, sizeof *items, by_value);
     return items;
@@ -734,20 +714,19 @@ static size_t end_of_equal(const struct ranked *items, size_t count, size_t from
     return to;
 }
 
-static double *ranks_of(const double *values, size_t count) {
-    struct ranked *items = sorted(values, count);
-    double *ranks = status_need(calloc(count + 1, sizeof *ranks));
+static double *ranks_of(struct arena *arena, const double *values, size_t count) {
+    struct ranked *items = sorted(arena, values, count);
+    double *ranks = arena_alloc(arena, (count + 1) * sizeof *ranks);
     for (size_t i = 0, end; i < count; i = end) {
         end = end_of_equal(items, count, i);
         for (size_t k = i; k < end; k++) ranks[items[k].index] = (double)(i + end - 1) / 2;
     }
-    free(items);
     return ranks;
 }
 
 /* The group of each value, from 0 without gaps; returns how many there are. */
-static size_t group(const double *values, size_t count, bool is_number, size_t *groups) {
-    struct ranked *items = sorted(values, count);
+static size_t group(struct arena *arena, const double *values, size_t count, bool is_number, size_t *groups) {
+    struct ranked *items = sorted(arena, values, count);
     size_t wanted = (size_t)sqrt((double)count / 5), found = 0, last = 0;
     wanted = wanted < 2 ? 2 : wanted > 10 ? 10 : wanted;
     for (size_t i = 0, end; i < count; i = end) {
@@ -757,7 +736,6 @@ static size_t group(const double *values, size_t count, bool is_number, size_t *
         last = bin;
         for (size_t k = i; k < end; k++) groups[items[k].index] = found - 1;
     }
-    free(items);
     return found;
 }
 
@@ -769,9 +747,10 @@ static double mean_of(const double *values, size_t count) {
 
 double importance_share(const double *metric, const double *values, size_t count, bool is_number) {
     if (count < IMPORTANCE_MIN_VALUES) return NAN;
-    double *ranks = ranks_of(metric, count), mean = mean_of(ranks, count), total = 0, between = 0;
-    size_t *groups = status_need(calloc(count + 1, sizeof *groups)), k = group(values, count, is_number, groups);
-    double *sums = status_need(calloc(k + 1, sizeof *sums)), *sizes = status_need(calloc(k + 1, sizeof *sizes));
+    SCOPED_ARENA arena = arena_create();
+    double *ranks = ranks_of(arena, metric, count), mean = mean_of(ranks, count), total = 0, between = 0;
+    size_t *groups = arena_alloc(arena, count * sizeof *groups), k = group(arena, values, count, is_number, groups);
+    double *sums = arena_alloc(arena, k * sizeof *sums), *sizes = arena_alloc(arena, k * sizeof *sizes);
     for (size_t i = 0; i < count; i++) {
         total += (ranks[i] - mean) * (ranks[i] - mean);
         sums[groups[i]] += ranks[i];
@@ -780,10 +759,6 @@ double importance_share(const double *metric, const double *values, size_t count
     for (size_t i = 0; i < k; i++) between += sizes[i] * (sums[i] / sizes[i] - mean) * (sums[i] / sizes[i] - mean);
     double within = (total - between) / (double)(count - k); /* k < count is asked for below */
     double share = total == 0 || k < 2 || k >= count ? NAN : (between - (double)(k - 1) * within) / total;
-    free(ranks);
-    free(groups);
-    free(sums);
-    free(sizes);
     return isnan(share) ? NAN : fmax(0, share);
 }
 
@@ -791,14 +766,13 @@ double importance_correlation(const double *metric, const double *values, size_t
     for (size_t i = 0; i < count; i++)
         if (isnan(values[i]) || isnan(metric[i])) return NAN;
     if (count < 2) return NAN;
-    double *a = ranks_of(metric, count), *b = ranks_of(values, count), mean = (double)(count - 1) / 2;
+    SCOPED_ARENA arena = arena_create();
+    double *a = ranks_of(arena, metric, count), *b = ranks_of(arena, values, count), mean = (double)(count - 1) / 2;
     double product = 0, of_a = 0, of_b = 0;
     for (size_t i = 0; i < count; i++) {
         product += (a[i] - mean) * (b[i] - mean);
         of_a += (a[i] - mean) * (a[i] - mean);
         of_b += (b[i] - mean) * (b[i] - mean);
     }
-    free(a);
-    free(b);
     return of_a > 0 && of_b > 0 ? product / sqrt(of_a * of_b) : NAN;
 }

@@ -12,11 +12,11 @@
 
 /* Its values are numbers, or else words of which a point has the index. */
 struct sweep_data_parameter {
-    char *path;
+    const char *path;
     bool is_number, is_log, is_int;
-    double low, high; /* is_number: of the distribution, or of the values */
-    char **words;     /* (word_count): of the values, as in the file */
-    size_t word_count, word_capacity;
+    double low, high;   /* is_number: of the distribution, or of the values */
+    const char **words; /* (word_count): of the values, as in the file */
+    size_t word_count;
 };
 
 /* A run that has ended; a trial has one for each repeat. There may be millions, so both structures are small. */
@@ -53,11 +53,12 @@ struct sweep_data {
     double modified;             /* of the history; NAN: there is none */
     char *history;               /* the file with the runs: history.jsonl, or, of a shared sweep, the one of now */
     uint64_t history_size;
-    char *method, *metric, *config, *early;
-    char *other;     /* of a comparison: the config of trial 1; NULL: a sweep */
-    char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */
+    struct arena *arena; /* of what sweep.yaml says */
+    const char *method, *metric, *config, *early;
+    const char *other;     /* of a comparison: the config of trial 1; NULL: a sweep */
+    const char *overrides; /* of the config, quoted for a shell, each with a blank before it; "": none */
     bool is_max;
-    char *others[SWEEP_MAX_OTHER_METRICS]; /* (other_count) names of the other metrics */
+    const char *others[SWEEP_MAX_OTHER_METRICS]; /* (other_count) names of the other metrics */
     bool is_other_max[SWEEP_MAX_OTHER_METRICS];
     size_t other_count, front;               /* front: trials on the Pareto front */
     int64_t trial_count;                     /* asked for; -1: unknown */

@@ -74,7 +74,6 @@ static void add_tests(struct text *out, const struct sweep_data *s, const struct
 /* A point is a pair: A to the right, B up; on the line both are equal. */
 static void draw_pairs(struct text *out, const struct sweep_data *s, double *const values[2], size_t count) {
     double low = INFINITY, high = -INFINITY;
-    SCOPED_TEXT title = {0};
     for (size_t i = 0; i < count; i++)
         for (int side = 0; side < 2 && isfinite(values[0][i] + values[1][i]); side++) {
             low = fmin(low, values[side][i]);
@@ -84,18 +83,17 @@ static void draw_pairs(struct text *out, const struct sweep_data *s, double *con
     struct svg_plot plot = {.out = out, .x = {.label = "A", .is_percent = is_percent}, .y.is_percent = is_percent};
     axis_fit(&plot.x, low, high, true);
     axis_fit(&plot.y, low, high, true);
-    text_printf(&title, "Pairs: %s of B over that of A", s->metric);
+    SCOPED_STRING title = text_format("Pairs: %s of B over that of A", s->metric);
     text_add(out, "<div class=\"plots\">\n");
-    svg_begin(&plot, text_string(&title));
+    svg_begin(&plot, title);
     text_printf(out, "<path class=\"axis\" d=\"M%.1f %.1fL%.1f %.1f\"/>", plot.left, plot.bottom, plot.right, plot.top);
     for (size_t i = 0; i < count && i < MAX_DRAWN_PAIRS; i++) {
-        SCOPED_TEXT label = {0};
         if (!isfinite(values[0][i] + values[1][i])) continue;
         char a[32], b[32];
         report_metric(s->metric, values[0][i], a);
         report_metric(s->metric, values[1][i], b);
-        text_printf(&label, "pair %zu: A %s, B %s", i, a, b);
-        svg_point(&plot, values[0][i], values[1][i], 3.2, "pt", text_string(&label));
+        SCOPED_STRING label = text_format("pair %zu: A %s, B %s", i, a, b);
+        svg_point(&plot, values[0][i], values[1][i], 3.2, "pt", label);
     }
     svg_end(&plot);
     page_note(out,
@@ -113,15 +111,13 @@ static status load(const struct sweep_data *s, const char *name, struct config_f
 
 /* Nothing for configs that cannot be read; the page says that elsewhere. */
 static void add_comparability(struct text *out, const struct sweep_data *s) {
-    struct config_file *a = NULL, *b = NULL;
+    SCOPED_CONFIG a = NULL, *b = NULL;
     SCOPED_TEXT warnings = {0};
     status r = load(s, SWEEP_BASE_CONFIG, &a);
     if (!r) r = load(s, SWEEP_OTHER_CONFIG, &b);
     if (!r) comparability_explain(config_of(a), config_of(b), s->metric, &warnings);
     for (const char *line = text_string(&warnings); *line; line += strcspn(line, "\n") + 1)
         page_notice(out, "%.*s.", (int)strcspn(line, "\n"), line);
-    config_free(a);
-    config_free(b);
     status_free(r);
 }
 
@@ -129,10 +125,9 @@ static void add_comparability(struct text *out, const struct sweep_data *s) {
 static void comparison_section_add(struct text *out, const struct sweep_data *s) {
     int64_t count = sweep_data_repeats(s);
     if (!s->other || count > MAX_PAIRS) return;
-    double *values[2];
-    for (int side = 0; side < 2; side++) {
-        values[side] = status_need(calloc((size_t)count, sizeof *values[side]));
-    }
+    SCOPED_ARENA arena = arena_create();
+    double *const values[] = {arena_alloc(arena, (size_t)count * sizeof(double)),
+                              arena_alloc(arena, (size_t)count * sizeof(double))};
     collect(s, values, count);
     struct paired_tests c = paired_tests_make(values[0], values[1], (size_t)count);
     text_printf(out, "<h3>A and B: %zu pair%s of runs</h3>\n", c.pairs, text_plural(c.pairs, "s"));
@@ -146,8 +141,6 @@ static void comparison_section_add(struct text *out, const struct sweep_data *s)
     } else {
         page_notice(out, "A test needs two pairs of complete runs with values.");
     }
-    free(values[0]);
-    free(values[1]);
 }
 
 #define MAX_POINTS 2000
@@ -301,12 +294,12 @@ static void add_notices(struct text *out, const struct sweep_data *s) {
 /* The best trials, or with several metrics the Pareto front, by the first one. */
 static void add_best(struct text *out, const struct sweep_data *s) {
     struct page_heading headings[SWEEP_DATA_MAX_PARAMETERS + SWEEP_MAX_OTHER_METRICS + 4];
-    SCOPED_TEXT metric = {0};
     size_t count = 0, shown = 0, max = s->other_count ? FRONT_SHOWN : BEST_SHOWN;
     if (!s->ranked) return;
-    text_printf(&metric, "%s%s", s->metric, sweep_data_repeats(s) > 1 ? " (mean \u00b1 standard error)" : "");
+    SCOPED_STRING metric =
+        text_format("%s%s", s->metric, sweep_data_repeats(s) > 1 ? " (mean \u00b1 standard error)" : "");
     headings[count++] = (struct page_heading){"Trial", true};
-    headings[count++] = (struct page_heading){text_string(&metric), true};
+    headings[count++] = (struct page_heading){metric, true};
     for (size_t i = 0; i < s->other_count; i++) headings[count++] = (struct page_heading){s->others[i], true};
     if (sweep_data_repeats(s) > 1) headings[count++] = (struct page_heading){"Runs", true};
     for (size_t i = 0; i < s->parameter_count; i++)
@@ -377,7 +370,7 @@ static void fit_parameter(const struct sweep_data_parameter *p, struct axis *axi
     if (p->is_number)
         axis_fit(axis, p->low, p->high, false);
     else
-        axis_fit_words(axis, (const char *const *)p->words, p->word_count);
+        axis_fit_words(axis, p->words, p->word_count);
 }
 
 /* ---- plots ---- */
@@ -399,11 +392,11 @@ static void draw_best_so_far(struct text *out, const struct sweep_data *s, const
     const struct sweep_data_trial **ordered = status_need(calloc(s->trial_total + 1, sizeof *ordered));
     struct svg_plot plot = {.out = out, .x.label = "trials that have ended", .y = m->axis};
     struct curve best = {0};
-    SCOPED_TEXT title = {0}, label = {0};
+    SCOPED_TEXT label = {0};
     double value = NAN;
-    text_printf(&title, "Best %s so far%s", s->metric, m->axis.is_log ? " (logarithmic)" : "");
+    SCOPED_STRING title = text_format("Best %s so far%s", s->metric, m->axis.is_log ? " (logarithmic)" : "");
     axis_fit(&plot.x, 1, fmax(2, (double)s->trial_total), false);
-    svg_begin(&plot, text_string(&title));
+    svg_begin(&plot, title);
     for (size_t i = 0; i < s->trial_total; i++) ordered[s->trials[i].order] = &s->trials[i];
     for (size_t i = 0; i < s->trial_total; i++) {
         const struct sweep_data_trial *t = ordered[i];
@@ -435,7 +428,7 @@ static double spread(int64_t trial) { return (double)((uint64_t)trial * 26544357
 static void draw_front(struct text *out, const struct sweep_data *s, size_t index, const struct metric_axis *m) {
     const char *name = s->others[index];
     struct svg_plot plot = {.out = out, .x = {.label = name, .is_percent = report_is_percent(name)}, .y = m->axis};
-    SCOPED_TEXT title = {0}, label = {0};
+    SCOPED_TEXT label = {0};
     double low = INFINITY, high = -INFINITY;
     for (size_t i = 0; i < s->ranked; i++) {
         low = fmin(low, sweep_data_other(s, &s->trials[i], index));
@@ -443,8 +436,8 @@ static void draw_front(struct text *out, const struct sweep_data *s, size_t inde
     }
     plot.x.is_log = low > 0 && axis_wants_log(low, low, high);
     axis_fit(&plot.x, isfinite(low) ? low : 0, isfinite(high) ? high : 1, true);
-    text_printf(&title, "%s over %s", s->metric, name);
-    svg_begin(&plot, text_string(&title));
+    SCOPED_STRING title = text_format("%s over %s", s->metric, name);
+    svg_begin(&plot, title);
     for (int on_top = 0; on_top < 2; on_top++)
         for (size_t i = s->ranked; i-- > 0;) {
             const struct sweep_data_trial *t = &s->trials[i];
@@ -466,10 +459,10 @@ static void draw_parameter(struct text *out, const struct sweep_data *s, size_t 
                            size_t max) {
     const struct sweep_data_parameter *p = &s->parameters[index];
     struct svg_plot plot = {.out = out, .y = m->axis};
-    SCOPED_TEXT title = {0}, label = {0};
+    SCOPED_TEXT label = {0};
     fit_parameter(p, &plot.x);
-    text_printf(&title, "%s over %s", s->metric, p->path);
-    svg_begin(&plot, text_string(&title));
+    SCOPED_STRING title = text_format("%s over %s", s->metric, p->path);
+    svg_begin(&plot, title);
     for (size_t i = s->trial_total; i-- > 0;) { /* the best on top */
         const struct sweep_data_trial *t = &s->trials[i];
         double value = i < s->ranked ? t->mean : t->pruned, x = sweep_data_point(s, t)[index];
@@ -503,10 +496,10 @@ static void draw_parameters(struct text *out, const struct sweep_data *s, const 
 
 static void draw_parallel(struct text *out, const struct sweep_data *s, const struct metric_axis *m) {
     size_t count = s->parameter_count + 1, drawn = 0;
-    struct axis *axes = status_need(calloc(count + 1, sizeof *axes));
-    struct svg_line *lines = status_need(calloc(MAX_LINES + 1, sizeof *lines));
-    double *values = status_need(calloc((MAX_LINES + 1) * count + 1, sizeof *values));
-    char(*labels)[96] = status_need(calloc(MAX_LINES + 1, sizeof *labels));
+    SCOPED_ARENA arena = arena_create();
+    struct axis *axes = arena_alloc(arena, count * sizeof *axes);
+    struct svg_line *lines = arena_alloc(arena, (MAX_LINES + 1) * sizeof *lines);
+    double *values = arena_alloc(arena, (MAX_LINES + 1) * count * sizeof *values);
     for (size_t i = 0; i < s->parameter_count; i++) fit_parameter(&s->parameters[i], &axes[i]);
     axes[count - 1] = m->axis;
     for (size_t i = s->ranked; i-- > 0 && drawn <= MAX_LINES;) {
@@ -519,9 +512,8 @@ static void draw_parallel(struct text *out, const struct sweep_data *s, const st
         point[count - 1] = t->mean;
         char value[32];
         report_metric(s->metric, t->mean, value);
-        snprintf(labels[drawn], sizeof *labels, "trial %" PRId64 ": %s", t->trial, value);
-        lines[drawn] = (struct svg_line){point, (int)(i * SVG_SHADES / s->ranked), labels[drawn]};
-        drawn++;
+        const char *label = arena_printf(arena, "trial %" PRId64 ": %s", t->trial, value);
+        lines[drawn++] = (struct svg_line){point, (int)(i * SVG_SHADES / s->ranked), label};
     }
     svg_parallel(out, "Parallel coordinates", axes, count, lines, drawn);
     char part[96] = "";
@@ -531,10 +523,6 @@ static void draw_parallel(struct text *out, const struct sweep_data *s, const st
     page_note(out, "A line is a complete trial%s; the strongest colour is the best fifth.%s", part,
               m->beyond ? " Values beyond the axis are at its edge." : "");
     svg_end_figure(out);
-    free(labels);
-    free(values);
-    free(lines);
-    free(axes);
 }
 
 /* ---- importance ---- */
@@ -562,25 +550,22 @@ static struct importance importance_of(const struct sweep_data *s, size_t parame
 
 static void draw_importance(struct text *out, const struct sweep_data *s) {
     size_t n = s->parameter_count;
-    struct importance *items = status_need(calloc(n + 1, sizeof *items));
-    double *metric = status_need(calloc(s->ranked + 1, sizeof *metric)),
-           *values = status_need(calloc(s->ranked + 1, sizeof *values));
-    double *shares = status_need(calloc(n + 1, sizeof *shares));
-    const char **names = status_need(calloc(n + 1, sizeof *names)),
-               **pointers = status_need(calloc(n + 1, sizeof *pointers));
-    char(*texts)[32] = status_need(calloc(n + 1, sizeof *texts));
+    SCOPED_ARENA arena = arena_create();
+    struct importance *items = arena_alloc(arena, n * sizeof *items);
+    double *metric = arena_alloc(arena, s->ranked * sizeof *metric);
+    double *values = arena_alloc(arena, s->ranked * sizeof *values), *shares = arena_alloc(arena, n * sizeof *shares);
+    const char **names = arena_alloc(arena, n * sizeof *names), **texts = arena_alloc(arena, n * sizeof *texts);
     for (size_t i = 0; i < s->ranked; i++) metric[i] = s->trials[i].mean;
     for (size_t i = 0; i < n; i++) items[i] = importance_of(s, i, metric, values);
     qsort(items, n, sizeof *items, by_share);
     for (size_t i = 0; i < n; i++) {
         bool is_larger_better = items[i].correlation > 0 ? s->is_max : !s->is_max;
         const char *arrow = isnan(items[i].correlation) ? "" : is_larger_better ? " \u2191" : " \u2193";
-        snprintf(texts[i], sizeof *texts, "%.0f %%%s", items[i].share * 100, arrow);
-        pointers[i] = texts[i];
+        texts[i] = arena_printf(arena, "%.0f %%%s", items[i].share * 100, arrow);
         names[i] = s->parameters[items[i].parameter].path;
         shares[i] = items[i].share;
     }
-    svg_bars(out, "Importance of the parameters", names, shares, pointers, n);
+    svg_bars(out, "Importance of the parameters", names, shares, texts, n);
     page_note(out,
               "Share of the variance of the trials' ranks by %s that the parameter alone explains: one-way analysis of "
               "variance of ranks over groups of neighbouring values, corrected for chance (epsilon squared), %zu "
@@ -588,13 +573,6 @@ static void draw_importance(struct text *out, const struct sweep_data *s) {
               "Effects of several parameters together are not in it.",
               s->metric, s->ranked);
     svg_end_figure(out);
-    free(texts);
-    free(pointers);
-    free(names);
-    free(shares);
-    free(values);
-    free(metric);
-    free(items);
 }
 
 /* ---- failures, best runs ---- */
@@ -625,30 +603,27 @@ static void list_failures(struct text *out, const struct sweep_data *s) {
 }
 
 /* The folder of the first run of a trial that has one: runs/0042, runs/0042/seed-0, runs/0042/seed-0-fold-0 ... */
-static void add_folder(const struct sweep_data *s, const struct sweep_data_trial *t, struct text *out) {
-    text_printf(out, "%s/runs/%04" PRId64, s->path, t->trial);
-    if (s->seeds > 0 || s->folds > 0) text_add(out, "/");
-    if (s->seeds > 0) text_add(out, "seed-0");
-    if (s->folds > 0) text_printf(out, "%sfold-0", s->seeds > 0 ? "-" : "");
+static char *folder_of(const struct sweep_data *s, const struct sweep_data_trial *t) {
+    bool has_seeds = s->seeds > 0, has_folds = s->folds > 0;
+    return text_format("%s/runs/%04" PRId64 "%s%s%s", s->path, t->trial, has_seeds || has_folds ? "/" : "",
+                       has_seeds ? "seed-0" : "",
+                       !has_folds  ? ""
+                       : has_seeds ? "-fold-0"
+                                   : "fold-0");
 }
 
 /* Runs that are kept, of the best trials; returns how many there are. */
 static status read_best(const struct sweep_data *s, struct run_data **runs, size_t *count) {
-    SCOPED_TEXT path = {0};
-    status r = OK;
-    for (size_t i = 0; i < s->ranked && i < 2 * BEST_CURVES && *count < BEST_CURVES && !r; i++) {
-        bool is_run = false;
-        text_clear(&path);
-        add_folder(s, &s->trials[i], &path);
-        r = run_folder_is_readable(text_string(&path), &is_run);
-        if (!r && is_run) r = run_data_read(text_string(&path), &runs[*count]);
-        if (r || !is_run) continue;
-        struct text label = {0};
-        text_printf(&label, "trial %" PRId64, s->trials[i].trial);
+    for (size_t i = 0; i < s->ranked && i < 2 * BEST_CURVES && *count < BEST_CURVES; i++) {
+        SCOPED_STRING path = folder_of(s, &s->trials[i]);
+        bool is_run;
+        TRY(run_folder_is_readable(path, &is_run));
+        if (!is_run) continue;
+        TRY(run_data_read(path, &runs[*count]));
         free(runs[*count]->label);
-        runs[(*count)++]->label = label.data;
+        runs[(*count)++]->label = text_format("trial %" PRId64, s->trials[i].trial);
     }
-    return r;
+    return OK;
 }
 
 static status add_best_runs(struct text *out, const struct sweep_data *s) {

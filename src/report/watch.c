@@ -78,10 +78,9 @@ status watch_open(const char *path, struct watch **out) {
 }
 
 static status is_empty(const char *folder, bool *out) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_list(folder, &names));
     *out = names.count == 0;
-    io_names_free(&names);
     return OK;
 }
 
