@@ -301,18 +301,16 @@ static status compare_metrics(struct audit *a, const struct interval *p, size_t 
 /* What the run has saved at the end of [p] with [path], which its repetition has saved there. */
 static status compare_saved(struct audit *a, const struct interval *p, const char *path) {
     bool is_best = a->recorded.best_step == last_step(a, p);
-    struct checkpoint *repeated;
+    SCOPED_CHECKPOINT repeated = NULL;
     if (a->repeated > 0 && !is_best && !recorded_checkpoint(&a->recorded, p->last)) return OK;
     TRY(checkpoint_open(path, &repeated));
-    status s = recorded_compare_checkpoint(&a->recorded, p->last, repeated);
-    if (!s) s = recorded_compare_constants(&a->recorded, repeated);
-    checkpoint_close(repeated);
-    return s;
+    TRY(recorded_compare_checkpoint(&a->recorded, p->last, repeated));
+    return recorded_compare_constants(&a->recorded, repeated);
 }
 
 /* Repeats [count] intervals in a new [folder], as one run. */
 static status run_intervals(const struct audit *a, const struct interval *p, size_t count, const char *folder) {
-    struct text ends = {0}; /* of all but the last one */
+    SCOPED_TEXT ends = {0}; /* of all but the last one */
     for (size_t i = 0; i + 1 < count; i++) text_printf(&ends, "%s%lld", i ? "," : "", (long long)last_step(a, &p[i]));
     struct repetition r = {.name = a->folder,
                            .config = p->config,
@@ -326,10 +324,8 @@ static status run_intervals(const struct audit *a, const struct interval *p, siz
                            .every = ledger_line_int(p->start, "every"),
                            .overrides = a->line->overrides,
                            .override_count = a->line->override_count};
-    status s = count_processes(a, p, &r.processes);
-    if (!s) s = ledger_repeat(&r);
-    text_free(&ends);
-    return s;
+    TRY(count_processes(a, p, &r.processes));
+    return ledger_repeat(&r);
 }
 
 /* Repeats [count] intervals from [index] on and compares them. The checkpoint at their end stays for what follows. */
@@ -525,19 +521,18 @@ static status compare_statement(const struct audit *a) {
     SCOPED_STRING file = NULL;
     struct io_info info;
     json_error_t error = {0};
-    status s = io_read_text(a->line->statement, 1 << 20, &file, &info);
-    if (!s && !file) s = status_new(STATUS_IO, "%s: there is no such file", a->line->statement);
-    json_t *then = s ? NULL : json_loads(file, JSON_REJECT_DUPLICATES, &error), *now = NULL;
+    TRY(io_read_text(a->line->statement, 1 << 20, &file, &info));
+    if (!file) return status_new(STATUS_IO, "%s: there is no such file", a->line->statement);
+    json_auto_t *then = json_loads(file, JSON_REJECT_DUPLICATES, &error);
     const char *type = json_string_value(json_object_get(then, "predicateType"));
-    if (!s && !(type && strcmp(type, PREDICATE) == 0))
-        s = status_data("%s: not a statement of ddptrain certify%s%s", a->line->statement, error.text[0] ? ": " : "",
-                        error.text);
-    if (!s) s = write_statement(a, &text);
-    if (!s) now = json_loads(text_string(&text), 0, &error);
-    if (!s && !json_equal(then, now)) s = statement_differs(a, then, now);
-    json_decref(then), json_decref(now);
-    if (!s) printf("%s: the statement is about the files of this folder\n", a->line->statement);
-    return s;
+    if (!type || strcmp(type, PREDICATE) != 0)
+        return status_data("%s: not a statement of ddptrain certify%s%s", a->line->statement, error.text[0] ? ": " : "",
+                           error.text);
+    TRY(write_statement(a, &text));
+    json_auto_t *now = json_loads(text_string(&text), 0, &error);
+    if (!json_equal(then, now)) return statement_differs(a, then, now);
+    printf("%s: the statement is about the files of this folder\n", a->line->statement);
+    return OK;
 }
 
 /* ---- the command ---- */

@@ -110,7 +110,7 @@ static status differ_in(const char *const paths[2], bool *differ) {
 /* The checkpoints in the folder, without those before an evaluation, whose counters no repetition has. */
 static status list_files(struct bisect *b, struct side *side) {
     const char *folder = arena_printf(b->arena, "%s/checkpoints", side->name);
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     status s = ledger_has_file(folder) ? io_list(folder, &names) : OK;
     side->files = arena_alloc(b->arena, names.count * sizeof *side->files);
     for (size_t i = 0; !s && i < names.count; i++) {
@@ -122,7 +122,6 @@ static status list_files(struct bisect *b, struct side *side) {
         if (!s && !pending)
             side->files[side->file_count++] = (struct own_file){arena_copy(b->arena, names.items[i]), path, step};
     }
-    io_names_free(&names);
     return s;
 }
 

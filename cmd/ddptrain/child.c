@@ -111,14 +111,13 @@ static bool is_left_behind(struct arena *arena, const char *folder) {
 
 /* What cannot be read or removed stays: it is of another user, and no reason for this command to fail. */
 static void remove_left_behind(struct arena *arena, const char *parent) {
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     status_free(io_list(parent, &names));
     for (size_t i = 0; i < names.count; i++) {
         const char *folder = arena_printf(arena, "%s/%s", parent, names.items[i]);
         bool is_ours = strncmp(names.items[i], FOLDER_NAME, strlen(FOLDER_NAME)) == 0;
         if (is_ours && is_left_behind(arena, folder)) command_remove_tree(folder);
     }
-    io_names_free(&names);
 }
 
 status command_make_folder(const char *parent, const char *name, char **out) {

@@ -83,9 +83,8 @@ struct doctor {
 
 /* Owns the sentence. A finding that two checks have is kept once. */
 static void keep(struct doctor *d, const struct finding *finding, char *sentence) {
-    d->findings = realloc(d->findings, (d->count + 1) * sizeof *d->findings);
-    d->sentences = realloc(d->sentences, (d->count + 1) * sizeof *d->sentences);
-    if (!d->findings || !d->sentences || !sentence) status_exit_without_memory();
+    d->findings = status_need(realloc(d->findings, (d->count + 1) * sizeof *d->findings));
+    d->sentences = status_need(realloc(d->sentences, (d->count + 1) * sizeof *d->sentences));
     for (size_t i = 0; i < d->count; i++)
         if (d->findings[i].kind == finding->kind && strcmp(d->sentences[i], sentence) == 0) {
             free(sentence);
@@ -603,7 +602,7 @@ static void add_limit(struct text *out, const char *name, rlim_t limit) {
 
 /* Calls visit(user, folder) for the folder in /proc of each process of this user, by its effective id. */
 static void visit_processes(void (*visit)(void *user, const char *folder), void *user) {
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     struct stat info;
     status_free(io_list("/proc", &names)); /* without it there are none */
     for (size_t i = 0; i < names.count; i++) {
@@ -612,7 +611,6 @@ static void visit_processes(void (*visit)(void *user, const char *folder), void 
         snprintf(folder, sizeof folder, "/proc/%.40s", names.items[i]);
         if (is_process && stat(folder, &info) == 0 && info.st_uid == geteuid()) visit(user, folder);
     }
-    io_names_free(&names);
 }
 
 static void add_threads(void *sum, const char *folder) {
@@ -960,15 +958,13 @@ static status probe(struct doctor *d, const char *folder) {
 
 /* The folder, or of those around it the first that exists; malloc'ed. */
 static char *existing_folder(const char *path) {
-    char *folder = strdup(path);
+    char *folder = status_need(strdup(path));
     struct stat info;
-    while (folder && lstat(folder, &info) != 0 && errno == ENOENT && strcmp(folder, ".") != 0 &&
-           strcmp(folder, "/") != 0) {
-        char *above = io_folder_of(folder);
+    while (lstat(folder, &info) != 0 && errno == ENOENT && strcmp(folder, ".") != 0 && strcmp(folder, "/") != 0) {
+        char *above = status_need(io_folder_of(folder));
         free(folder);
         folder = above;
     }
-    if (!folder) status_exit_without_memory();
     return folder;
 }
 
@@ -1008,7 +1004,8 @@ static void check_folder(struct doctor *d) {
         return;
     }
     if (!check_own_folder(d) || !(d->line->is_fresh || check_files(d))) return;
-    char *folder = existing_folder(d->folder), full[PATH_MAX];
+    SCOPED_STRING folder = existing_folder(d->folder);
+    char full[PATH_MAX];
     struct mount m = {0};
     if (realpath(folder, full)) m = find_mount(full);
     check_space(d, folder, &m);
@@ -1017,7 +1014,6 @@ static void check_folder(struct doctor *d) {
     if ((umask(077) & 0700) != 0)
         problem(d, STATUS_IO, "run folder",
                 "new files cannot be read or written by their owner (umask): set umask 022");
-    free(folder);
 }
 
 static void check_temporary(struct doctor *d) {
@@ -1360,13 +1356,9 @@ static const char hanging_files[] =
 static char *folder_of(const struct doctor *d) {
     const struct command_line *line = d->line;
     const char *given = line->run_dir ? line->run_dir : line->config_run_folder;
-    struct text path = {0};
     if (d->sweep) return command_sweep_folder(line);
-    if (given)
-        text_add(&path, given);
-    else
-        text_printf(&path, "runs%s%s", d->config ? "/" : "", d->config ? d->config->name : "");
-    return path.data;
+    if (given) return status_need(strdup(given));
+    return text_format("runs%s%s", d->config ? "/" : "", d->config ? d->config->name : "");
 }
 
 static void check_host(struct doctor *d) {

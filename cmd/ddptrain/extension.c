@@ -61,13 +61,12 @@ static status write_new(const char *path, const struct text *text) {
     if (info.exists) return status_usage("'%s' exists already; it is not replaced", path);
     TRY(io_create(path, &fd));
     status s = io_write(fd, path, text_string(text), text->length);
-    status closed = io_close(fd, path);
-    if (s) status_free(closed);
-    return s ? s : closed;
+    return status_first(s, io_close(fd, path));
 }
 
 static status new (const char *kind, const char *name) {
-    struct text source = {0}, config = {0}, paths[2] = {{0}};
+    SCOPED_TEXT source = {0}, config = {0};
+    SCOPED_STRING source_path = text_format("%s.c", name), *config_path = text_format("%s.yaml", name);
     size_t k = 0;
     while (k < KINDS && strcmp(kinds[k].kind, kind) != 0) k++;
     if (k == KINDS)
@@ -79,15 +78,10 @@ static status new (const char *kind, const char *name) {
     bool is_metric = strcmp(kind, "metric") == 0;
     text_printf(&config, "train: {epochs: 20%s%s%s}\n", is_metric ? ", metrics: [" : "", is_metric ? name : "",
                 is_metric ? "]" : "");
-    text_printf(&paths[0], "%s.c", name);
-    text_printf(&paths[1], "%s.yaml", name);
-    status s = write_new(text_string(&paths[0]), &source);
-    if (!s) s = write_new(text_string(&paths[1]), &config);
-    if (!s) printf("%s.c, %s.yaml; next: ddptrain extension test %s.c, ddptrain %s.yaml\n", name, name, name, name);
-    for (size_t i = 0; i < 2; i++) text_free(&paths[i]);
-    text_free(&source);
-    text_free(&config);
-    return s;
+    TRY(write_new(source_path, &source));
+    TRY(write_new(config_path, &config));
+    printf("%s.c, %s.yaml; next: ddptrain extension test %s.c, ddptrain %s.yaml\n", name, name, name, name);
+    return OK;
 }
 
 /* ---- test ---- */

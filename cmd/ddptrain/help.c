@@ -189,9 +189,9 @@ static void add_roff_tag(struct text *out, const char *tag) {
 }
 
 static void add_roff_command(struct text *out, const char *name, const char *arguments, const char *help) {
-    SCOPED_TEXT tag = {0};
-    text_printf(&tag, "ddptrain%s%s%s%s", name ? " " : "", name ? name : "", *arguments ? " " : "", arguments);
-    add_roff_tag(out, text_string(&tag));
+    SCOPED_STRING tag =
+        text_format("ddptrain%s%s%s%s", name ? " " : "", name ? name : "", *arguments ? " " : "", arguments);
+    add_roff_tag(out, tag);
     add_roff(out, help);
     text_add(out, "\n");
 }

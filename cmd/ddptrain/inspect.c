@@ -17,35 +17,27 @@
 
 /* The newest event of a run's metrics.jsonl other than a step; nothing when there is none. */
 static status add_newest_event(const char *folder, struct text *out) {
-    struct metrics_lines lines;
-    SCOPED_TEXT path = {0};
-    text_printf(&path, "%s/metrics.jsonl", folder);
-    status s = metrics_read(text_string(&path), &lines);
+    SCOPED_LINES lines = {0};
+    SCOPED_STRING path = text_path(folder, "metrics.jsonl");
+    status s = metrics_read(path, &lines);
     if (lines.other) {
         lines.other[strcspn(lines.other, "\n")] = 0;
         text_add(out, "event   ");
         text_add_value(out, lines.other, 600);
         text_add(out, "\n");
     }
-    metrics_lines_free(&lines);
     return s;
 }
 
 /* Prints the newest valid checkpoint of a run folder. */
 static status inspect_run(const char *folder, struct text *out) {
-    SCOPED_TEXT checkpoints = {0};
-    struct checkpoint *newest = NULL;
-    SCOPED_STRING path = NULL;
-    text_printf(&checkpoints, "%s/checkpoints", folder);
-    status s = checkpoint_open_newest(text_string(&checkpoints), NULL, &newest, &path);
-    if (!s) {
-        text_printf(out, "run     %s\n", folder);
-        s = add_newest_event(folder, out);
-        text_printf(out, "newest  %s\n\n", path ? path : "no checkpoint yet");
-    }
-    checkpoint_close(newest);
-    if (!s && path) s = checkpoint_inspect(path, out);
-    return s;
+    SCOPED_CHECKPOINT newest = NULL;
+    SCOPED_STRING checkpoints = text_path(folder, "checkpoints"), *path = NULL;
+    TRY(checkpoint_open_newest(checkpoints, NULL, &newest, &path));
+    text_printf(out, "run     %s\n", folder);
+    TRY(add_newest_event(folder, out));
+    text_printf(out, "newest  %s\n\n", path ? path : "no checkpoint yet");
+    return path ? checkpoint_inspect(path, out) : OK;
 }
 
 static status inspect_images(const char *folder, struct text *out) {

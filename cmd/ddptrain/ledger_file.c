@@ -100,12 +100,10 @@ bool ledger_has_file(const char *path) {
 }
 
 status ledger_read_counter(const char *path, const char *counter, int64_t *out) {
-    struct checkpoint *checkpoint;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     struct entry entry = {.path = counter, .type = ENTRY_INT64, .data = out, .is_optional = true};
     TRY(checkpoint_open(path, &checkpoint));
-    status s = checkpoint_read(checkpoint, &entry, 1, NULL);
-    checkpoint_close(checkpoint);
-    return s;
+    return checkpoint_read(checkpoint, &entry, 1, NULL);
 }
 
 /* ---- reading ---- */
@@ -163,11 +161,8 @@ static status check_nul(const struct ledger_file *file, size_t size) {
 }
 
 static status read_text(const char *folder, const char *name, struct ledger_file *out) {
-    struct text path = {0};
     struct io_info info;
-    *out = (struct ledger_file){0};
-    text_printf(&path, "%s/%s", folder, name);
-    out->path = path.data;
+    *out = (struct ledger_file){.path = text_path(folder, name)};
     TRY(io_read_text(out->path, MAX_LEDGER, &out->text, &info));
     if (info.exists && !out->text) return status_data("%s: not a file of at most %d GiB", out->path, MAX_LEDGER_GIB);
     return out->text ? check_nul(out, (size_t)info.size) : OK;
@@ -209,11 +204,10 @@ static bool has_sha256(const char *text, const char *wanted) {
 
 /* That of a checkpoint. A damaged file has none: it is reported where it is needed. */
 static char *config_of_file(const char *path) {
-    struct checkpoint *checkpoint = NULL;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     char *text = NULL;
     status s = checkpoint_open(path, &checkpoint);
     if (!s) s = checkpoint_read_text(checkpoint, "config", &text);
-    checkpoint_close(checkpoint);
     status_free(s);
     return text;
 }
@@ -238,25 +232,21 @@ status ledger_find_config(struct arena *arena, const char *folder, const struct 
                           const char **out) {
     const char *files = arena_printf(arena, "%s/checkpoints", folder);
     struct io_info info;
-    struct io_names names = {0};
-    char *text;
+    SCOPED_NAMES names = {0};
+    SCOPED_STRING yaml = NULL;
     *out = NULL;
     TRY(config_of_start(arena, ledger, wanted, out));
     if (*out) return OK;
-    TRY(io_read_text(arena_printf(arena, "%s/config.yaml", folder), 1 << 24, &text, &info));
-    if (text && has_sha256(text, wanted)) *out = arena_copy(arena, text);
-    free(text);
+    TRY(io_read_text(arena_printf(arena, "%s/config.yaml", folder), 1 << 24, &yaml, &info));
+    if (yaml && has_sha256(yaml, wanted)) *out = arena_copy(arena, yaml);
     if (*out) return OK;
     TRY(io_stat(files, &info));
     if (info.is_folder) TRY(io_list(files, &names));
     for (size_t i = 0; i < names.count && !*out; i++) {
-        text = checkpoint_has_ending(names.items[i])
-                   ? config_of_file(arena_printf(arena, "%s/%s", files, names.items[i]))
-                   : NULL;
+        if (!checkpoint_has_ending(names.items[i])) continue;
+        SCOPED_STRING text = config_of_file(arena_printf(arena, "%s/%s", files, names.items[i]));
         if (text && has_sha256(text, wanted)) *out = arena_copy(arena, text);
-        free(text);
     }
-    io_names_free(&names);
     return OK;
 }
 
@@ -317,41 +307,36 @@ status ledger_check_processor(const char *folder, const char *processor, const c
  * that has other bits. On GPUs NCCL may sum in another order for 0; a trace of 3, whose processes have a part of the
  * parameters, needs 2. */
 static const char *stage_of(const struct repetition *r) {
-    struct config_file *file;
+    SCOPED_CONFIG file = NULL;
     status s = config_parse("config.yaml", r->config, &file);
     bool is_by_shards = !s && config_sums_by_shards(config_of(file));
     bool is_divided = !s && config_of(file)->dist.zero_stage == 3;
-    if (!s) config_free(file);
     status_free(s); /* the repetition reports it */
     if (!is_cpu(r->device)) return is_divided && r->trace ? "dist.zero_stage=2" : NULL;
     return is_by_shards ? "dist.zero_stage=2" : "dist.zero_stage=0";
 }
 
 status ledger_repeat(const struct repetition *r) {
-    SCOPED_TEXT config = {0}, output = {0}, every = {0}, resume = {0};
-    const char **words = calloc(32 + r->override_count, sizeof *words);
-    char nproc[24], stop[24];
+    SCOPED_TEXT resume = {0};
+    SCOPED_ARENA arena = arena_create();
+    const char **words = arena_alloc(arena, (32 + r->override_count) * sizeof *words);
+    const char *config = arena_printf(arena, "%s/config.yaml", r->temporary);
+    const char *output = arena_printf(arena, "%s/output.txt", r->temporary);
     size_t count = 0;
     int code = 0;
-    if (!words) status_exit_without_memory();
-    text_printf(&config, "%s/config.yaml", r->temporary);
-    text_printf(&output, "%s/output.txt", r->temporary);
-    text_printf(&every, "train.ledger={mode: auto, every: %lld}", (long long)r->every);
     text_add(&resume, "checkpoint.resume=");
     text_add_json(&resume, r->from ? r->from : ""); /* a value of YAML in quotes */
-    snprintf(nproc, sizeof nproc, "%lld", (long long)r->processes);
-    snprintf(stop, sizeof stop, "%lld", (long long)r->stop);
     const char *const fixed[] = {"ddptrain",
-                                 text_string(&config),
+                                 config,
                                  "--quiet",
                                  "--no-progress",
                                  "--nproc",
-                                 nproc,
+                                 arena_printf(arena, "%lld", (long long)r->processes),
                                  "--run-dir",
                                  r->folder,
                                  "--stop-after",
-                                 stop,
-                                 text_string(&every),
+                                 arena_printf(arena, "%lld", (long long)r->stop),
+                                 arena_printf(arena, "train.ledger={mode: auto, every: %lld}", (long long)r->every),
                                  "checkpoint.keep=1",
                                  "checkpoint.save_every={steps: 4503599627370496}",
                                  "train.tensorboard=false"};
@@ -363,15 +348,12 @@ status ledger_repeat(const struct repetition *r) {
     if (r->save_at) words[count++] = "--save-at", words[count++] = r->save_at;
     for (size_t i = 0; i < r->override_count; i++) words[count++] = r->overrides[i];
     if (r->from) words[count++] = text_string(&resume); /* the last one counts */
-    status s = io_replace_text(text_string(&config), r->config);
-    if (!s) s = command_run_child(words, text_string(&output), &code);
-    if (!s && code != 0 && code != STATUS_STOPPED) {
-        SCOPED_TEXT reason = {0};
-        command_add_reason(text_string(&output), &reason);
-        s = status_new(code > 128 ? STATUS_BUG : (enum status_code)code,
-                       "steps %lld to %lld of %s cannot be repeated: %s", (long long)r->first, (long long)r->stop,
-                       r->name, text_string(&reason));
-    }
-    free(words);
-    return s;
+    TRY(io_replace_text(config, r->config));
+    TRY(command_run_child(words, output, &code));
+    if (code == 0 || code == STATUS_STOPPED) return OK;
+    SCOPED_TEXT reason = {0};
+    command_add_reason(output, &reason);
+    return status_new(code > 128 ? STATUS_BUG : (enum status_code)code,
+                      "steps %lld to %lld of %s cannot be repeated: %s", (long long)r->first, (long long)r->stop,
+                      r->name, text_string(&reason));
 }

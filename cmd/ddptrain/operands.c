@@ -25,7 +25,7 @@ static status is_file(const char *folder, const char *name, bool *out) {
  * of a trial with folds; "": there is none. */
 static status find_first_run(const char *folder, int depth, struct text *run) {
     struct io_info info;
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     text_clear(run);
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return OK;
@@ -38,17 +38,16 @@ static status find_first_run(const char *folder, int depth, struct text *run) {
         if (!s && is_run) text_add(run, inner);
         if (!s && !is_run && depth > 0) s = find_first_run(inner, depth - 1, run);
     }
-    io_names_free(&names);
     return s;
 }
 
 /* A folder without config.yaml: a sweep, a folder of runs, or another one. */
 static status reject_folder(const char *folder) {
-    SCOPED_TEXT inside = {0}, run = {0};
+    SCOPED_TEXT run = {0};
     bool is_sweep;
     TRY(is_file(folder, "sweep.yaml", &is_sweep));
-    text_printf(&inside, "%s%s", folder, is_sweep ? "/runs" : "");
-    status s = find_first_run(text_string(&inside), 1, &run);
+    SCOPED_STRING inside = text_format("%s%s", folder, is_sweep ? "/runs" : "");
+    status s = find_first_run(inside, 1, &run);
     if (!s && run.length)
         s = status_usage("%s: this folder is %s; give one of its runs, such as %s", folder,
                          is_sweep ? "a sweep, whose trials.csv has the value of each trial" : "not a run, but has runs",
@@ -63,12 +62,11 @@ status command_find_run(struct command_line *line) {
     if (!line->subcommand->accepts_run || !line->config) return OK;
     TRY(io_stat(line->config, &info));
     if (!info.is_folder) return OK;
-    SCOPED_TEXT path = {0};
     size_t length = strlen(line->config);
-    text_printf(&path, "%s%sconfig.yaml", line->config, line->config[length - 1] == '/' ? "" : "/");
-    status s = io_stat(text_string(&path), &info);
+    SCOPED_STRING path = text_format("%s%sconfig.yaml", line->config, line->config[length - 1] == '/' ? "" : "/");
+    status s = io_stat(path, &info);
     if (!s && !info.is_file) s = reject_folder(line->config);
-    if (!s) line->config = line->allocated_config = strdup(text_string(&path));
+    if (!s) line->config = line->allocated_config = strdup(path);
     return !s && !line->config ? status_memory("a path") : s;
 }
 
@@ -119,9 +117,8 @@ static status store_stdin(const struct command_line *line) {
 static bool has_section_override(const struct command_line *line, const char *key) {
     bool has = false;
     for (const char *dot = strchr(key, '.'); dot && !has; dot = strchr(dot + 1, '.')) {
-        SCOPED_TEXT section = {0};
-        text_printf(&section, "%.*s=", (int)(dot - key), key);
-        has = has_override(line, text_string(&section));
+        SCOPED_STRING section = text_format("%.*s=", (int)(dot - key), key);
+        has = has_override(line, section);
     }
     return has;
 }

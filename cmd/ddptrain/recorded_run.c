@@ -138,16 +138,16 @@ static status add_config(struct recorded_run *r, const char *sha256, const char 
 
 /* The config.yaml of the folder must be that of the newest start. */
 static status read_config(struct recorded_run *r) {
-    char *text = NULL, hex[DIGEST_HEX_SIZE];
+    SCOPED_STRING text = NULL;
+    char hex[DIGEST_HEX_SIZE];
     const char *path = arena_printf(r->arena, "%s/config.yaml", r->folder);
     struct io_info info;
     TRY(io_read_text(path, 1 << 24, &text, &info));
     if (!text) return status_data("%s: there is no such file", path);
     const struct ledger_line *newest = ledger_start_at(&r->ledger, INT64_MAX);
-    const char *wanted = ledger_line_word(r->arena, newest, "config_sha256"), *own = arena_copy(r->arena, text);
+    const char *wanted = ledger_line_word(r->arena, newest, "config_sha256");
     digest_hex_of(text, strlen(text), hex);
-    free(text);
-    if (strcmp(hex, wanted) == 0) return add_config(r, wanted, own, path);
+    if (strcmp(hex, wanted) == 0) return add_config(r, wanted, arena_copy(r->arena, text), path);
     return status_new(STATUS_DIVERGED, "%s: not the config of the run: its SHA-256 is %.16s..., and %.16s... in %s:%zu",
                       path, hex, wanted, r->ledger.path, ledger_line_number(&r->ledger, newest));
 }
@@ -228,15 +228,11 @@ static status compare_configs(const struct recorded_run *r) {
     for (size_t i = 1; i < r->config_count; i++) {
         SCOPED_TEXT differences = {0};
         if (!r->configs[i].file) continue;
-        size_t count = config_diff(config_of(r->configs[i].file), recorded_newest_config(r), &differences);
-        status s =
-            !count
-                ? OK
-                : status_new(
-                      STATUS_DIVERGED,
-                      "%s: its starts have configs with which no run continues another (earlier -> config.yaml):\n%s",
-                      r->ledger.path, text_string(&differences));
-        TRY(s);
+        if (config_diff(config_of(r->configs[i].file), recorded_newest_config(r), &differences))
+            return status_new(
+                STATUS_DIVERGED,
+                "%s: its starts have configs with which no run continues another (earlier -> config.yaml):\n%s",
+                r->ledger.path, text_string(&differences));
     }
     return OK;
 }
@@ -588,9 +584,8 @@ static status check_metrics(struct recorded_run *r) {
         newest = line->step;
         while (at < l->count && (l->lines[at].event != METRICS_STEP || l->lines[at].step < newest)) at++;
         if (at == l->count || l->lines[at].step != newest) continue;
-        SCOPED_TEXT where = {0};
-        text_printf(&where, "in %s:%zu", l->path, at + 1);
-        TRY(recorded_compare_fields(r, line, &l->lines[at], false, text_string(&where)));
+        SCOPED_STRING where = text_format("in %s:%zu", l->path, at + 1);
+        TRY(recorded_compare_fields(r, line, &l->lines[at], false, where));
     }
     TRY(check_last(r));
     read_evaluations(r);
@@ -726,13 +721,13 @@ static status check_counters(struct recorded_run *r, const char *path, const str
 
 /* *config: the one in a checkpoint, which a start had; NULL where it is asked for none. */
 static status check_config(const struct recorded_run *r, struct checkpoint *checkpoint, const struct config **config) {
-    char *text = NULL, hex[DIGEST_HEX_SIZE];
+    SCOPED_STRING text = NULL;
+    char hex[DIGEST_HEX_SIZE];
     const struct recorded_config *found = NULL;
     status_free(checkpoint_read_text(checkpoint, "config", &text)); /* of another type: none that the run wrote */
     digest_hex_of(text ? text : "", text ? strlen(text) : 0, hex);
     for (size_t i = 0; text && i < r->config_count && !found; i++)
         if (strcmp(r->configs[i].sha256, hex) == 0) found = &r->configs[i];
-    free(text);
     if (!found)
         return status_new(STATUS_DIVERGED, "%s: the config in it is not one that the run had, by %s",
                           checkpoint_path(checkpoint), r->ledger.path);
@@ -745,11 +740,9 @@ static status check_constants(const struct recorded_run *r, struct checkpoint *c
         const char *path, *key;
     } texts[] = {{"data/fingerprint", "dataset_fingerprint"}, {"data/sampler", "sampler_sha256"}};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        char *text;
+        SCOPED_STRING text = NULL;
         TRY(checkpoint_read_text(checkpoint, texts[i].path, &text));
-        bool is_equal = strcmp(text ? text : "", ledger_line_word(r->arena, &r->ledger.lines[0], texts[i].key)) == 0;
-        free(text);
-        if (!is_equal)
+        if (strcmp(text ? text : "", ledger_line_word(r->arena, &r->ledger.lines[0], texts[i].key)) != 0)
             return status_new(STATUS_DIVERGED, "%s: %s is not the %s of %s:1", checkpoint_path(checkpoint),
                               texts[i].path, texts[i].key, r->ledger.path);
     }
@@ -780,12 +773,10 @@ static status read_constant(struct checkpoint *checkpoint, const char *path, cha
 
 static status read_constants(struct checkpoint *checkpoint, struct recorded_constants *out) {
     for (size_t i = 0; i < RECORDED_CONSTANTS; i++) {
-        char *bytes;
+        SCOPED_STRING bytes = NULL;
         size_t size = 0;
-        status s = read_constant(checkpoint, constants[i], &bytes, &size);
+        TRY(read_constant(checkpoint, constants[i], &bytes, &size));
         digest_hex_of(bytes ? bytes : "", bytes ? size : 0, out->sha256[i]);
-        free(bytes);
-        TRY(s);
     }
     out->path = checkpoint_path(checkpoint);
     return OK;
@@ -863,11 +854,9 @@ static status compare_open(struct recorded_run *r, struct checkpoint *checkpoint
 }
 
 static status compare_file(struct recorded_run *r, const char *path, size_t index, struct checkpoint *repeated) {
-    struct checkpoint *checkpoint;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     TRY(checkpoint_open(path, &checkpoint));
-    status s = compare_open(r, checkpoint, index, repeated);
-    checkpoint_close(checkpoint);
-    return s;
+    return compare_open(r, checkpoint, index, repeated);
 }
 
 status recorded_compare_checkpoint(struct recorded_run *r, size_t index, struct checkpoint *repeated) {
@@ -910,15 +899,13 @@ static status check_file_name(const struct recorded_run *r, const char *folder, 
 
 static status check_file_names(struct recorded_run *r) {
     const char *folder = arena_printf(r->arena, "%s/checkpoints", r->folder);
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     struct io_info info;
     TRY(io_stat(folder, &info));
     if (!info.exists) return OK;
     TRY(io_list(folder, &names));
-    status s = OK;
-    for (size_t i = 0; !s && i < names.count; i++) s = check_file_name(r, folder, names.items[i]);
-    io_names_free(&names);
-    return s;
+    for (size_t i = 0; i < names.count; i++) TRY(check_file_name(r, folder, names.items[i]));
+    return OK;
 }
 
 static void compare_hash(struct recorded_run *r, const char *path, const struct ledger_line *line, const char *key,
@@ -988,21 +975,19 @@ static status check_state(struct recorded_run *r, const char *path, size_t index
     const struct ledger_line *last = &r->ledger.lines[r->ledger.count - 1];
     bool is_last =
         index != SIZE_MAX && r->ledger.lines[index].step == last->step && ledger_line_has(last, "state_sha256");
-    struct checkpoint *checkpoint;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     struct saved_state saved;
     TRY(checkpoint_open(path, &checkpoint));
     const struct config *config;
-    status s = check_config(r, checkpoint, &config);
-    if (!s) s = check_constants(r, checkpoint);
-    if (!s) s = status_prefix(saved_state_read(checkpoint, config, is_last, &saved), "%s", path);
+    TRY(check_config(r, checkpoint, &config));
+    TRY(check_constants(r, checkpoint));
+    TRY(status_prefix(saved_state_read(checkpoint, config, is_last, &saved), "%s", path));
     struct recorded_constants *kept = index == SIZE_MAX ? &r->best_constants : &r->newest_constants;
-    if (!s) s = read_constants(checkpoint, kept);
-    kept->path = path;
-    checkpoint_close(checkpoint);
-    if (!s && index == SIZE_MAX) s = check_best_epoch(r, &saved.counters);
-    if (!s) s = check_counters(r, path, &saved.counters, index);
-    if (!s) check_hashes(r, path, &saved, is_compared);
-    if (s) return s;
+    TRY(read_constants(checkpoint, kept));
+    kept->path = path; /* that of the checkpoint ends with it */
+    if (index == SIZE_MAX) TRY(check_best_epoch(r, &saved.counters));
+    TRY(check_counters(r, path, &saved.counters, index));
+    check_hashes(r, path, &saved, is_compared);
     if (index == SIZE_MAX) {
         r->best_counters = saved.counters;
         r->best_step = saved.counters.step;
@@ -1017,12 +1002,11 @@ static status check_state(struct recorded_run *r, const char *path, size_t index
 
 /* best.h5 of the time before the ledger, which has neither its config nor a hash of its state. */
 static status check_older_best(struct recorded_run *r) {
-    struct checkpoint *checkpoint;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     TRY(checkpoint_open(r->best, &checkpoint));
-    status s = state_read_counters(checkpoint, &r->best_counters);
-    checkpoint_close(checkpoint);
+    TRY(state_read_counters(checkpoint, &r->best_counters));
     r->best_step = r->best_counters.step;
-    return s ? s : check_best_epoch(r, &r->best_counters);
+    return check_best_epoch(r, &r->best_counters);
 }
 
 /* best.h5 is there exactly if the run keeps it. */

@@ -97,7 +97,7 @@ static void find_newest(struct replay *r, const struct io_names *names, const ch
 static status find_checkpoint(struct replay *r) {
     const char *folder = arena_printf(r->arena, "%s/checkpoints", r->folder);
     struct io_info info;
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     char *name = NULL;
     TRY(io_stat(folder, &info));
     if (!info.is_folder) return OK;
@@ -112,7 +112,6 @@ static status find_checkpoint(struct replay *r) {
         if (r->from) break;
         *name = 0; /* not again */
     }
-    io_names_free(&names);
     return OK;
 }
 

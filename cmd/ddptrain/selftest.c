@@ -183,38 +183,35 @@ static void fail(struct selftest *t, const char *what, int code, const char *sen
 
 /* The state at the end of a run; "": it has not ended. */
 static void read_state(const char *folder, char state[HASH_DIGITS + 1]) {
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     struct json_line line;
-    SCOPED_TEXT path = {0};
-    text_printf(&path, "%s/metrics.jsonl", folder);
+    SCOPED_STRING path = text_path(folder, "metrics.jsonl");
     state[0] = 0;
-    status s = metrics_read(text_string(&path), &lines);
+    status s = metrics_read(path, &lines);
     if (!s && lines.other && json_line_read(lines.other, strcspn(lines.other, "\n"), &line)) {
         const struct json_field *hash = json_line_find(&line, "state_sha256");
         SCOPED_STRING text = hash && hash->kind == KIND_TEXT ? json_field_text(hash) : NULL;
         if (text) snprintf(state, HASH_DIGITS + 1, "%s", text);
     }
-    metrics_lines_free(&lines);
     status_free(s);
 }
 
 /* Trains a case with further arguments, of the command line, and compares its state. */
 static status train(struct selftest *t, const struct model_case *c, const char *what, const char *run,
                     const char *const *more) {
-    SCOPED_TEXT config = {0}, folder = {0}, output = {0}, reason = {0};
+    SCOPED_TEXT output = {0}, reason = {0};
     const char *arguments[16] = {"ddptrain", NULL, "--quiet", "--run-dir", NULL};
     char state[HASH_DIGITS + 1];
     int code = 0;
-    text_printf(&config, "%s/model.yaml", t->folder);
-    text_printf(&folder, "%s/%s", t->folder, run);
+    SCOPED_STRING config = text_path(t->folder, "model.yaml");
+    SCOPED_STRING folder = text_path(t->folder, run);
     text_printf(&output, "%s/output.txt", t->folder);
-    arguments[1] = text_string(&config);
-    arguments[4] = text_string(&folder);
+    arguments[1] = config;
+    arguments[4] = folder;
     for (size_t i = 0; more[i]; i++) arguments[5 + i] = more[i];
-    SCOPED_TEXT yaml = {0};
-    text_printf(&yaml, "name: selftest\nseed: 7\ndeterminism: {portable: true}\n%s%s", c->text,
-                strstr(c->text, "sampler:") ? "" : "sampler: {batch_size: 16}\n");
-    status s = io_replace_text(text_string(&config), text_string(&yaml));
+    SCOPED_STRING yaml = text_format("name: selftest\nseed: 7\ndeterminism: {portable: true}\n%s%s", c->text,
+                                     strstr(c->text, "sampler:") ? "" : "sampler: {batch_size: 16}\n");
+    status s = io_replace_text(config, yaml);
     if (!s) s = command_run_child(arguments, text_string(&output), &code);
     t->done++;
     if (!s && code != 0) {
@@ -222,7 +219,7 @@ static status train(struct selftest *t, const struct model_case *c, const char *
         command_add_reason(text_string(&output), &reason);
         fail(t, what, code, text_string(&reason));
     } else if (!s && c->state) {
-        read_state(text_string(&folder), state);
+        read_state(folder, state);
         if (!state[0]) fail(t, what, STATUS_IO, "its log does not end with its state");
         text_printf(&reason, "its state is %s, but %s on other processors", state, c->state);
         if (state[0] && strcmp(state, c->state) != 0) fail(t, what, 0, text_string(&reason));
@@ -232,15 +229,13 @@ static status train(struct selftest *t, const struct model_case *c, const char *
 
 /* The last validation loss of a run; NaN: none. */
 static double read_loss(const struct selftest *t, const char *run) {
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     struct json_line line;
-    SCOPED_TEXT path = {0};
     double loss = NAN;
-    text_printf(&path, "%s/%s/metrics.jsonl", t->folder, run);
-    status s = metrics_read(text_string(&path), &lines);
+    SCOPED_STRING path = text_format("%s/%s/metrics.jsonl", t->folder, run);
+    status s = metrics_read(path, &lines);
     if (!s && lines.epoch && json_line_read(lines.epoch, strcspn(lines.epoch, "\n"), &line))
         loss = json_line_number(&line, "val_loss");
-    metrics_lines_free(&lines);
     status_free(s);
     return loss;
 }
@@ -307,11 +302,10 @@ static status check_processes(struct selftest *t) {
     TRY(train(t, &elastic, "one process", "one", (const char *const[]){EPOCHS, ELASTIC_KEYS, "--nproc", "1", NULL}));
     expect_state(t, &elastic, "one", state);
     for (size_t i = 0; i < count_backends(t); i++) {
-        SCOPED_TEXT backend = {0}, what = {0};
-        text_printf(&backend, "dist.backend=%s", backends[i]);
-        text_printf(&what, "two processes, %s", backends[i]);
-        TRY(train(t, &elastic, text_string(&what), backends[i],
-                  (const char *const[]){EPOCHS, ELASTIC_KEYS, text_string(&backend), "--nproc", "2", NULL}));
+        SCOPED_STRING backend = text_format("dist.backend=%s", backends[i]);
+        SCOPED_STRING what = text_format("two processes, %s", backends[i]);
+        TRY(train(t, &elastic, what, backends[i],
+                  (const char *const[]){EPOCHS, ELASTIC_KEYS, backend, "--nproc", "2", NULL}));
     }
     print_row(t, "processes, with the bits of one", done, wrong, start);
     return OK;
@@ -360,10 +354,8 @@ static status check_gpu(struct selftest *t) {
     }
     t->done++;
     bool has_losses = t->wrong == wrong;
-    SCOPED_TEXT reason = {0};
-    text_printf(&reason, "its loss is %.6g, and %.6g on the CPU", losses[1], losses[0]);
-    if (has_losses && !(fabs(losses[1] - losses[0]) <= 1e-3 * (1 + fabs(losses[0]))))
-        fail(t, "the GPU", 0, text_string(&reason));
+    SCOPED_STRING reason = text_format("its loss is %.6g, and %.6g on the CPU", losses[1], losses[0]);
+    if (has_losses && !(fabs(losses[1] - losses[0]) <= 1e-3 * (1 + fabs(losses[0])))) fail(t, "the GPU", 0, reason);
     print_row(t, "GPU", done, wrong, start);
     return OK;
 }

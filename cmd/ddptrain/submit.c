@@ -40,10 +40,9 @@ static bool is_in_path(const char *program) {
     const char *path = getenv("PATH");
     bool is_found = false;
     while (path && *path && !is_found) {
-        SCOPED_TEXT file = {0};
         size_t length = strcspn(path, ":");
-        text_printf(&file, "%.*s/%s", (int)length, path, program);
-        is_found = access(text_string(&file), X_OK) == 0;
+        SCOPED_STRING file = text_format("%.*s/%s", (int)length, path, program);
+        is_found = access(file, X_OK) == 0;
         path += length + (path[length] == ':');
     }
     return is_found;

@@ -475,12 +475,11 @@ static status remove_temporaries(const char *dir, const struct io_names *names) 
 }
 
 status checkpoint_clean(const char *dir, size_t *count) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     TRY(io_make_folders(dir));
     TRY(io_list(dir, &names));
     status_free(remove_temporaries(dir, &names)); /* a failure does not matter for the new file */
     *count = names.count;
-    io_names_free(&names);
     return OK;
 }
 
@@ -530,7 +529,7 @@ static status find_candidates(const char *dir, const struct io_names *names, str
     for (size_t i = 0; i < names->count; i++) {
         if (!ends_with(names->items[i], CHECKPOINT_ENDING)) continue;
         struct seal seal;
-        char *path = join(dir, names->items[i], "");
+        char *path = text_path(dir, names->items[i]);
         status s = sealed_read_seal(path, &seal);
         if (s == OK) {
             candidates->items[candidates->count++] = (struct candidate){path, seal.order};
@@ -574,7 +573,7 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
     status s = OK;
     for (int round = 0; round < MAX_ROUNDS && is_stale && s == OK; round++) {
         struct io_info info;
-        struct io_names names;
+        SCOPED_NAMES names = {0};
         struct candidates candidates = {.code = STATUS_DATA};
         TRY(io_stat(dir, &info));
         if (!info.exists) return OK;
@@ -583,7 +582,6 @@ status checkpoint_open_newest(const char *dir, struct log *log, struct checkpoin
         if (s == OK) s = open_first(dir, log, &candidates, round + 1 == MAX_ROUNDS, out, path);
         is_stale = !*out && candidates.removed; /* there must be a newer one */
         candidates_free(&candidates);
-        io_names_free(&names);
     }
     return s;
 }
@@ -617,7 +615,7 @@ static status prune(const struct candidates *candidates, int64_t keep, const cha
 
 status checkpoint_prune(const char *dir, int64_t keep, const char *written) {
     struct io_info info;
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     struct candidates candidates = {0};
     TRY(io_stat(dir, &info));
     if (!info.exists) return OK;
@@ -626,6 +624,5 @@ status checkpoint_prune(const char *dir, int64_t keep, const char *written) {
     if (keep > 0) s = status_first(s, find_candidates(dir, &names, NULL, &candidates));
     if (keep > 0 && s == OK) s = prune(&candidates, keep, written);
     candidates_free(&candidates);
-    io_names_free(&names);
     return s;
 }

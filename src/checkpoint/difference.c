@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/scoped.h"
 #include "checkpoint/checkpoint.h"
 
 /* ---- tensors ---- */
@@ -128,7 +129,7 @@ static void add_absent(const struct saved_tensor *t, const char *where, struct t
 static void compare_tensors(const struct saved_tensors *a, const struct saved_tensors *b, const char *const *groups,
                             const char *const names[2], struct text *out) {
     size_t i = 0, j = 0, common = 0, differing = 0;
-    struct text absent = {0};
+    SCOPED_TEXT absent = {0};
     while (i < a->count || j < b->count) {
         const struct saved_tensor *x = &a->items[i], *y = &b->items[j];
         int order = i == a->count ? 1 : j == b->count ? -1 : compare_places(x, y, groups);
@@ -150,7 +151,6 @@ static void compare_tensors(const struct saved_tensors *a, const struct saved_te
     }
     if (differing > 1) text_printf(out, "; %zu of %zu tensors differ", differing, common);
     if (absent.length) text_printf(out, "%s%s", differing ? "; " : "", text_string(&absent));
-    text_free(&absent);
 }
 
 /* ---- whole numbers ---- */
@@ -229,7 +229,7 @@ static status find_bytes(struct checkpoint *const files[2], const char *path, co
 
 status checkpoint_find_difference(struct checkpoint *const files[2], const char *const *groups,
                                   const char *const *others, const char *const names[2], struct text *out) {
-    struct arena *arena = arena_create();
+    SCOPED_ARENA arena = arena_create();
     struct saved_tensors tensors[2] = {{.arena = arena}, {.arena = arena}};
     size_t before = out->length;
     status s = list_tensors(files[0], groups, &tensors[0]);
@@ -239,7 +239,6 @@ status checkpoint_find_difference(struct checkpoint *const files[2], const char 
         s = find_integers(files, others[i], names, out);
         if (!s && out->length == before) s = find_bytes(files, others[i], names, out);
     }
-    arena_destroy(arena);
     return s;
 }
 

@@ -169,10 +169,9 @@ static void add_text(struct text *out, const unsigned char *bytes, size_t size) 
         text_printf(out, "  %zu bytes", length);
         return;
     }
-    char *text = strndup((const char *)bytes, length);
+    SCOPED_STRING text = strndup((const char *)bytes, length);
     text_add(out, "  ");
     text_add_json(out, text ? text : "");
-    free(text);
 }
 
 /* Adds the value of a scalar or the range of a tensor. */

@@ -248,23 +248,20 @@ static status check_finite(const struct loading *l, const char *name, const stru
     double value = (double)values[at];
     if (found->dtype->bytes == sizeof value)
         memcpy(&value, l->file.data + found->offset + at * sizeof value, sizeof value);
-    struct text what = {0};
+    SCOPED_TEXT what = {0};
     text_printf(&what, "value %zu (from 0) is ", at);
     if (isfinite(value))
         text_printf(&what, "%g, too large for float32", value);
     else
         text_printf(&what, "%s; a run starts from finite numbers", isnan(value) ? "NaN" : value > 0 ? "Inf" : "-Inf");
-    status s = safetensors_bad(&l->file, name, text_string(&what));
-    text_free(&what);
-    return s;
+    return safetensors_bad(&l->file, name, text_string(&what));
 }
 
 /* ---- loading by the names of the model ---- */
 
 static const json_t *find(const struct loading *l, const char *name) {
-    SCOPED_TEXT wrapped = {0};
-    text_printf(&wrapped, "%s%s", text_string(&l->prefix), name);
-    const json_t *entry = json_object_get(l->file.header, text_string(&wrapped));
+    SCOPED_STRING wrapped = text_format("%s%s", text_string(&l->prefix), name);
+    const json_t *entry = json_object_get(l->file.header, wrapped);
     return entry;
 }
 

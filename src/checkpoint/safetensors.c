@@ -249,22 +249,20 @@ static status add_file(struct tensor_index *index, const char *name, const char 
 
 static status find_files(struct tensor_index *index) {
     const char *tensor;
-    json_t *value, *found = json_object();
+    json_auto_t *found = json_object();
+    json_t *value;
     size_t count = json_object_size(index->files);
-    status s = OK;
     index->names = arena_alloc(index->arena, (count + 1) * sizeof *index->names);
     index->bytes = arena_alloc(index->arena, (count + 1) * sizeof *index->bytes);
     json_object_foreach(index->files, tensor, value) {
         const char *name = json_string_value(value);
-        if (s || (name && json_object_get(found, name))) continue;
+        if (name && json_object_get(found, name)) continue;
         if (!is_file_name(name))
-            s = status_data("%s: the file of tensor '%s' is not a name of a file beside it", index->path, tensor);
-        if (!s) s = add_file(index, name, tensor);
-        if (!s && json_object_set(found, name, json_true()) != 0) s = status_memory("the files of tensors");
+            return status_data("%s: the file of tensor '%s' is not a name of a file beside it", index->path, tensor);
+        TRY(add_file(index, name, tensor));
+        if (json_object_set(found, name, json_true()) != 0) return status_memory("the files of tensors");
     }
-    json_decref(found);
-    if (!s && count == 0) s = status_data("%s: it lists no tensors (\"weight_map\")", index->path);
-    return s;
+    return count ? OK : status_data("%s: it lists no tensors (\"weight_map\")", index->path);
 }
 
 /* Adds the tensor [name] of a file whose values are at [at] of the block. */
@@ -314,20 +312,18 @@ static status check_all(const struct tensor_index *index, const struct safetenso
 }
 
 status tensor_index_read(const char *path, struct safetensors *file) {
-    struct tensor_index index = {.path = path, .arena = arena_create()};
-    json_t *root;
+    SCOPED_ARENA arena = arena_create();
+    struct tensor_index index = {.path = path, .arena = arena};
+    json_auto_t *root = NULL;
     *file = (struct safetensors){.path = path};
-    status s = parse(path, &root);
+    TRY(parse(path, &root));
     index.files = json_object_get(root, "weight_map");
-    if (!s) s = find_files(&index);
-    if (!s) s = buffer_new(index.total, path, &file->bytes);
+    TRY(find_files(&index));
+    TRY(buffer_new(index.total, path, &file->bytes));
     file->data = file->bytes;
-    if (!s && !(file->header = json_object())) s = status_memory("the tensors of several files");
-    for (size_t i = 0; !s && i < index.count; i++) s = append(&index, i, file, &file->data_size);
-    if (!s) s = check_all(&index, file);
-    json_decref(root);
-    arena_destroy(index.arena);
-    return s;
+    if (!(file->header = json_object())) return status_memory("the tensors of several files");
+    for (size_t i = 0; i < index.count; i++) TRY(append(&index, i, file, &file->data_size));
+    return check_all(&index, file);
 }
 
 /* ---- writing ---- */

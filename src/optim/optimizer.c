@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/scoped.h"
 #include "optim/optimizers.h"
 
 static const void *const types[] = {
@@ -126,15 +127,13 @@ static bool matches(const struct group *g, const struct param *p) {
 }
 
 static status no_match(const struct group *g, size_t index, const struct params *params, const char *pattern) {
-    struct text what = {0};
+    SCOPED_TEXT what = {0};
     text_printf(&what, "%s: optimizer.groups.%zu: no parameter ", place_text(g->place).s, index);
     if (pattern)
         text_printf(&what, "matches '%s'", pattern);
     else
         text_add(&what, "has this name and so many dimensions");
-    status s = params_no_match(params, text_string(&what));
-    text_free(&what);
-    return s;
+    return params_no_match(params, text_string(&what));
 }
 
 static status check_matches(const struct common *common, const struct params *params) {
@@ -219,14 +218,12 @@ static status replace_keys(const struct variant *config, const struct group *g, 
 static status check_keys(const struct variant *config, const struct group *g, size_t index, void *own) {
     const struct schema *schema = optimizer_type_at((size_t)config->index)->variant.schema;
     struct node where = {.kind = NODE_MAPPING, .place = g->place};
-    struct problems problems = {0};
+    SCOPED_PROBLEMS problems = {0};
     struct text path = {0};
     text_printf(&path, "optimizer.groups.%zu", index);
     if (schema->check) schema->check(own, &where, text_string(&path), &problems);
     text_free(&path);
-    status s = problems_status(&problems, STATUS_USAGE);
-    problems_free(&problems);
-    return s;
+    return problems_status(&problems, STATUS_USAGE);
 }
 
 /* The structs of the groups (group_count); NULL: the optimizer's. */
@@ -406,7 +403,7 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
                             type->variant.name);
     }
     if (!type->pytorch) return status_usage("optimizer %s cannot be expressed in a PyTorch script", type->variant.name);
-    struct text passed = {0};
+    SCOPED_TEXT passed = {0};
     text_add(&passed, is_one ? "model.parameters()"
                              : "[{\"params\": [p], **settings(name, p)} for name, p in model.named_parameters()]");
     if (common->maximize) text_add(&passed, ", maximize=True");
@@ -425,7 +422,6 @@ status optimizer_write_pytorch(const struct variant *config, struct text *out) {
     text_add(out, "optimizer = ");
     status s = schema_fill(type->variant.schema, config->config, type->pytorch, place_groups, &passed, out);
     text_add(out, "\n");
-    text_free(&passed);
     return s;
 }
 

@@ -248,7 +248,6 @@ status comm_backend_mpi(enum dist_launcher launcher, const struct comm_backend *
 status comm_connect_mpi(struct comm *comm) {
     const struct comm_backend *backend;
     struct comm_setup setup;
-    SCOPED_TEXT name = {0};
     char address[64];
     int number = 0;
     status own = comm_backend_mpi(comm->shared->launcher, &backend);
@@ -256,9 +255,9 @@ status comm_connect_mpi(struct comm *comm) {
         TRY(own);
         return comm_connect_with(comm, backend);
     }
-    text_printf(&name, "%s/mpi", comm->shared->name);
+    SCOPED_STRING name = text_path(comm->shared->name, "mpi");
     status reason = own ? status_new(status_code(own), "%s", status_message(own)) : OK;
-    status failure = fill_setup(comm, text_string(&name), address, &setup);
+    status failure = fill_setup(comm, name, address, &setup);
     if (failure)
         status_free(own);
     else
@@ -274,12 +273,11 @@ status comm_connect_mpi(struct comm *comm) {
 /* Whether MPI can be used on all ranks: it is started, and a group that costs no connection is created for a moment. */
 static status try_mpi(struct comm *comm, const struct comm_backend **out) {
     struct comm_setup setup;
-    SCOPED_TEXT name = {0};
     char address[64];
     int number = 0;
     void *group = NULL;
-    text_printf(&name, "%s/trial", comm->shared->name);
-    status failure = fill_setup(comm, text_string(&name), address, &setup);
+    SCOPED_STRING name = text_path(comm->shared->name, "trial");
+    status failure = fill_setup(comm, name, address, &setup);
     if (!failure) failure = comm_agree(&setup, "module", comm_backend_mpi(comm->shared->launcher, out), &number);
     if (!failure) failure = (*out)->create(&setup, &group);
     if (!failure) (*out)->destroy(group);
@@ -350,9 +348,8 @@ status comm_connect_auto(struct comm *comm) {
 
 status comm_add_gpu(struct comm *comm, const struct comm_backend *backend, int gpu) {
     struct comm_group *g = comm->shared;
-    SCOPED_TEXT name = {0};
-    text_printf(&name, "%s/gpu", g->name);
-    TRY(allocate(g, text_string(&name), comm->rank, comm->world_size, &g->gpu));
+    SCOPED_STRING name = text_path(g->name, "gpu");
+    TRY(allocate(g, name, comm->rank, comm->world_size, &g->gpu));
     struct comm_group *own = g->gpu->shared;
     memcpy(own->members, g->members, (size_t)comm->world_size * sizeof *own->members);
     memcpy(own->hosts, g->hosts, (size_t)comm->world_size * sizeof *own->hosts);
@@ -485,9 +482,8 @@ static status split(struct comm *comm, const struct split_request *requests, str
     unsigned number = g->splits++;
     if (color < 0) return OK;
     for (int r = 0; r < comm->world_size; r++) count += requests[r].color == color;
-    SCOPED_TEXT name = {0};
-    text_printf(&name, "%s/%u.%d", g->name, number, color);
-    TRY(allocate(g, text_string(&name), new_rank_of(requests, comm->world_size, comm->rank), count, out));
+    SCOPED_STRING name = text_format("%s/%u.%d", g->name, number, color);
+    TRY(allocate(g, name, new_rank_of(requests, comm->world_size, comm->rank), count, out));
     fill_members(comm, requests, *out);
     status failure = count > 1 ? connect_by(*out, backend_of(g)) : OK;
     if (!failure && count > 1 && g->gpu)

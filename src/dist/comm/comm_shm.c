@@ -60,19 +60,17 @@ static status key_of(const struct comm_setup *setup, const char *what, const cha
 
 static status publish(const struct comm_setup *setup, const char *what, const char *part, const void *value,
                       size_t size) {
-    struct text key = {0};
+    SCOPED_TEXT key = {0};
     status failure = key_of(setup, what, part, setup->rank, &key);
     if (!failure) failure = store_set(setup->store, text_string(&key), value, size);
-    text_free(&key);
     return failure;
 }
 
 static status look_up(const struct comm_setup *setup, const char *what, const char *part, int rank, char **value,
                       size_t *size) {
-    struct text key = {0};
+    SCOPED_TEXT key = {0};
     status failure = key_of(setup, what, part, rank, &key);
     if (!failure) failure = store_get(setup->store, text_string(&key), setup->timeout, (void **)value, size);
-    text_free(&key);
     return failure;
 }
 
@@ -219,12 +217,11 @@ static const char *map_and_lock(struct shm_map *map, int rank) {
 
 /* The first error of the group in order of rank; [error]: of this rank, "" for none. */
 static status agree(const struct comm_setup *setup, const char *what, const char *error) {
-    SCOPED_TEXT key = {0};
     SCOPED_STRING first = NULL;
     int rank;
-    text_printf(&key, "%s/%s/result", setup->name, what);
-    status failure = store_first(setup->store, text_string(&key), setup->rank, setup->world_size, error, setup->timeout,
-                                 &first, &rank);
+    SCOPED_STRING key = text_format("%s/%s/result", setup->name, what);
+    status failure =
+        store_first(setup->store, key, setup->rank, setup->world_size, error, setup->timeout, &first, &rank);
     if (!failure && first) failure = status_new(STATUS_IO, "%s", first);
     return failure;
 }

@@ -681,10 +681,9 @@ static void on_job_failure(struct launcher *l, const struct launcher_packet *pac
 
 /* The launcher prints restarts and the cause of a failure: they are added to what rank 0 logs. */
 static void open_log(struct log *log, const char *folder) {
-    SCOPED_TEXT path = {0};
     if (!log) return;
-    text_printf(&path, "%s/log.txt", folder);
-    status_free(log_open_file(log, text_string(&path))); /* the terminal has it all */
+    SCOPED_STRING path = text_path(folder, "log.txt");
+    status_free(log_open_file(log, path)); /* the terminal has it all */
 }
 
 static void on_packet(struct launcher *l, struct launched_rank *r, struct launcher_packet *packet) {

@@ -396,10 +396,9 @@ static void check_whole_updates(const struct config *c, const struct node *root,
          "an update needs whole parameters, whose gradients exist in parts"},
     };
     if (!optimizer_needs_whole(&c->optimizer)) return;
-    SCOPED_TEXT name = {0};
-    text_printf(&name, "%s ", c->optimizer.name);
+    SCOPED_STRING name = text_format("%s ", c->optimizer.name);
     add_conflicts(conflicts, sizeof conflicts / sizeof *conflicts, place_of_key(root, "optimizer", "type"),
-                  "optimizer.type", text_string(&name), problems);
+                  "optimizer.type", name, problems);
 }
 
 /* From stage 2 on a rank never has all gradients at once. */
@@ -758,11 +757,10 @@ static void replace_alternatives(struct document *document, char *const *words, 
     for (size_t i = 0; i < 2 * (sizeof alternatives / sizeof *alternatives); i++) {
         const char *key = alternatives[i / 2].keys[i % 2], *other = alternatives[i / 2].keys[1 - i % 2];
         const struct node *mapping = mapping_with(document, key);
-        SCOPED_TEXT word = {0};
         if (!none_of(key) || !is_set(words, count, other, none_of(other)) || is_set(words, count, key, NULL)) continue;
         if (!mapping || !document_replaces(&alternatives[i / 2], i % 2, mapping)) continue;
-        text_printf(&word, "%s=%s", key, none_of(key));
-        schema_override(&config_schema, document, text_string(&word), problems);
+        SCOPED_STRING word = text_format("%s=%s", key, none_of(key));
+        schema_override(&config_schema, document, word, problems);
     }
 }
 
@@ -812,13 +810,11 @@ static bool is_sweep(const struct document *document) {
 }
 
 bool config_is_sweep(const char *path) {
-    struct problems problems = {0};
-    struct document *document = NULL;
+    SCOPED_PROBLEMS problems = {0};
+    SCOPED_DOCUMENT document = NULL;
     status s = document_read(path, &problems, &document);
     bool is = !s && problems.count == 0 && document && is_sweep(document);
     status_free(s); /* config_load reports it */
-    document_destroy(document);
-    problems_free(&problems);
     return is;
 }
 
@@ -827,10 +823,9 @@ static void reject_lost_words(char *const *words, size_t count, struct problems 
     for (size_t i = 0; i < count; i++) {
         size_t length = strcspn(words[i], "=");
         for (size_t k = 0; k < i; k++) {
-            SCOPED_TEXT argument = {0};
             if (strncmp(words[k], words[i], length) != 0 || words[k][length] != '.') continue;
-            text_printf(&argument, "argument '%s'", short_text(words[i]).s);
-            problems_add(problems, (struct place){.file = text_string(&argument)}, NULL,
+            SCOPED_STRING argument = text_format("argument '%s'", short_text(words[i]).s);
+            problems_add(problems, (struct place){.file = argument}, NULL,
                          "it replaces what '%s' before it has set; give it first", short_text(words[k]).s);
         }
     }
@@ -898,11 +893,10 @@ static status find_files_once(struct config_source *source, struct config *c, st
 }
 
 static status load_whole(struct config_source *source, char *const *overrides, size_t count, struct config_file **out) {
-    struct problems problems = {0};
+    SCOPED_PROBLEMS problems = {0};
     *out = NULL;
     status s = complete(document_copy(source->document), source->path, overrides, count, &problems, out);
     if (!s) s = find_files_once(source, &(*out)->config, document_arena((*out)->document));
-    problems_free(&problems);
     return free_after(s, out);
 }
 
@@ -952,7 +946,7 @@ static void keep_last(struct config_source *source, char *const *words, size_t c
 
 /* source->last with the optimizer and the seeds of the words; *out NULL: they are wrong, which load_whole explains. */
 static void load_like_last(struct config_source *source, char *const *words, size_t count, struct config_file **out) {
-    struct problems problems = {0};
+    SCOPED_PROBLEMS problems = {0};
     struct config_file *file = status_need(calloc(1, sizeof *file));
     file->base = base_of(source->last);
     config_retain(file->base);
@@ -972,7 +966,6 @@ static void load_like_last(struct config_source *source, char *const *words, siz
     if (!problems.count) config_check(&file->config, root, "", &problems);
     *out = problems.count ? NULL : file;
     if (problems.count) config_free(file);
-    problems_free(&problems);
 }
 
 status config_source_load(struct config_source *source, char *const *overrides, size_t count,
@@ -986,21 +979,19 @@ status config_source_load(struct config_source *source, char *const *overrides, 
 }
 
 status config_parse(const char *name, const char *text, struct config_file **out) {
-    struct problems problems = {0};
+    SCOPED_PROBLEMS problems = {0};
     struct document *document = NULL;
     *out = NULL;
     status s = document_parse(name, text, strlen(text), &problems, &document);
     if (!s) s = bind(document, name, false, &problems, out);
-    problems_free(&problems);
     return s;
 }
 
 status config_of_checkpoint(struct checkpoint *checkpoint, struct config_file **out) {
-    char *text;
+    SCOPED_STRING text = NULL;
     *out = NULL;
     TRY(checkpoint_read_text(checkpoint, "config", &text));
     if (text) status_free(config_parse("the checkpoint's config", text, out));
-    free(text);
     return OK;
 }
 
@@ -1092,9 +1083,8 @@ static void add_value(const struct node *node, struct text *out) {
 static void add_sources(const struct node *node, const char *path, struct place place, struct text *out) {
     bool is_one = node->kind != NODE_MAPPING || node->count == 0;
     for (size_t i = 0; !is_one && i < node->count; i++) {
-        SCOPED_TEXT below = {0};
-        text_printf(&below, "%s%s%s", path, *path ? "." : "", node->keys[i]);
-        add_sources(node->items[i], text_string(&below), node->key_places[i], out);
+        SCOPED_STRING below = text_format("%s%s%s", path, *path ? "." : "", node->keys[i]);
+        add_sources(node->items[i], below, node->key_places[i], out);
     }
     if (!is_one || !*path) return;
     size_t start = out->length;

@@ -320,17 +320,13 @@ static status compiler_failure(const char *source, const char *name, const char 
 
 status extension_compile(const char *source, const char *name, const char *out) {
     char headers[PATH_MAX + 64];
-    struct text words[4] = {{0}}, log = {0};
     int code = 0;
     if (!find_headers(headers))
         return status_usage("the headers of ddptrain, which an extension needs, are not installed; set "
                             "DDPTRAIN_INCLUDE_DIR to their folder");
     TRY(check_headers(headers));
-    text_printf(&words[0], "-I%s", headers);
-    text_printf(&words[1], "-I%s/train/config", headers);
-    text_printf(&words[2], "-DDDPTRAIN_VERSION=\"%s\"", DDPTRAIN_VERSION);
-    text_printf(&words[3], "-DDDPTRAIN_HEADERS=\"%s\"", own_headers);
-    text_printf(&log, "%s.log", out);
+    SCOPED_STRING log = text_format("%s.log", out), *known = text_format("-DDDPTRAIN_HEADERS=\"%s\"", own_headers);
+    SCOPED_STRING include = text_format("-I%s", headers), *own_include = text_format("-I%s/train/config", headers);
     const char *const arguments[] = {compiler(),
                                      "-std=gnu17",
                                      "-O3",
@@ -340,20 +336,18 @@ status extension_compile(const char *source, const char *name, const char *out) 
                                      "-shared",
                                      "-Wall",
                                      "-D_GNU_SOURCE",
-                                     text_string(&words[2]),
-                                     text_string(&words[3]),
-                                     text_string(&words[0]),
-                                     text_string(&words[1]),
+                                     "-DDDPTRAIN_VERSION=\"" DDPTRAIN_VERSION "\"",
+                                     known,
+                                     include,
+                                     own_include,
                                      "-o",
                                      out,
                                      source,
                                      "-lm",
                                      NULL};
-    status s = run_compiler(arguments, text_string(&log), &code);
-    if (!s && code) s = compiler_failure(source, name, text_string(&log));
-    unlink(text_string(&log));
-    for (size_t i = 0; i < 4; i++) text_free(&words[i]);
-    text_free(&log);
+    status s = run_compiler(arguments, log, &code);
+    if (!s && code) s = compiler_failure(source, name, log);
+    unlink(log);
     return s;
 }
 
@@ -413,18 +407,17 @@ static status lock_file(const char *path, int *fd) {
 
 /* The compiled object of the remembered source; one process compiles it, the others wait. */
 static status compile_once(const char *remembered, const char *name, const char *object) {
-    SCOPED_TEXT lock = {0}, made = {0};
     int fd = -1;
     if (access(object, R_OK) == 0) return OK;
-    text_printf(&lock, "%s.lock", object);
-    text_printf(&made, "%s.tmp-%ld", object, (long)getpid());
-    status s = lock_file(text_string(&lock), &fd);
+    SCOPED_STRING lock = text_format("%s.lock", object);
+    SCOPED_STRING made = text_format("%s.tmp-%ld", object, (long)getpid());
+    status s = lock_file(lock, &fd);
     if (!s && access(object, R_OK) != 0) {
-        s = extension_compile(remembered, name, text_string(&made));
-        if (!s) s = io_rename(text_string(&made), object);
-        unlink(text_string(&made));
+        s = extension_compile(remembered, name, made);
+        if (!s) s = io_rename(made, object);
+        unlink(made);
     }
-    if (fd >= 0) status_free(io_close(fd, text_string(&lock)));
+    if (fd >= 0) status_free(io_close(fd, lock));
     return s;
 }
 
@@ -449,11 +442,10 @@ static status load_remembered(const char *path, const char *sha256, bool *is_kno
 
 /* Remembers the content [bytes] of the file that the user named. */
 static status remember(const char *path, const char *sha256, const char *bytes, size_t size) {
-    SCOPED_TEXT folder = {0}, file = {0};
+    SCOPED_TEXT folder = {0};
     status s = cache_folder(&folder);
-    text_printf(&file, "%s/%s.%s", text_string(&folder), sha256, kind_of(path));
-    if (!s && access(text_string(&file), R_OK) != 0)
-        s = io_replace(text_string(&file), &(struct io_part){.bytes = bytes, .size = size}, 1);
+    SCOPED_STRING file = text_format("%s/%s.%s", text_string(&folder), sha256, kind_of(path));
+    if (!s && access(file, R_OK) != 0) s = io_replace(file, &(struct io_part){.bytes = bytes, .size = size}, 1);
     return s;
 }
 
@@ -503,9 +495,8 @@ static bool is_in_run_folder(const char *config) {
     const char *slash = strrchr(config, '/');
     bool is_found = false;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        SCOPED_TEXT path = {0};
-        text_printf(&path, "%.*s%s", slash ? (int)(slash - config + 1) : 0, config, names[i]);
-        is_found = is_found || access(text_string(&path), F_OK) == 0;
+        SCOPED_STRING path = text_format("%.*s%s", slash ? (int)(slash - config + 1) : 0, config, names[i]);
+        is_found = is_found || access(path, F_OK) == 0;
     }
     return is_found && strcmp(slash ? slash + 1 : config, "config.yaml") == 0;
 }

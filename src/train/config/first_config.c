@@ -221,7 +221,7 @@ static bool is_csv_key(const char *override, const char *key) {
 static status read_csv_choice(char *const *overrides, size_t count, struct arena *arena, struct csv_config *config,
                               struct csv_choice *out) {
     struct problems problems = {0};
-    struct document *document = NULL;
+    SCOPED_DOCUMENT document = NULL;
     *out = (struct csv_choice){0};
     if (count == 0) return OK;
     for (size_t i = 0; i < count; i++)
@@ -242,7 +242,6 @@ static status read_csv_choice(char *const *overrides, size_t count, struct arena
         config->comment = config->comment ? arena_copy(arena, config->comment) : NULL;
         out->dialect = config;
     }
-    document_destroy(document);
     return s;
 }
 

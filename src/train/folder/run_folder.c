@@ -78,7 +78,7 @@ static status read_config(struct run_folder *f) {
 
 static status compare_config(struct run_folder *f, const struct config *config) {
     if (!f->config_text) return OK;
-    struct config_file *before;
+    SCOPED_CONFIG before = NULL;
     TRY(extensions_check_same(&config->extensions, f->config_text, f->path));
     status s = config_parse(f->config, f->config_text, &before);
     if (s)
@@ -95,7 +95,6 @@ static status compare_config(struct run_folder *f, const struct config *config) 
             "%s: this run folder belongs to another config; it differs in %zu key%s (run folder -> now):\n%suse "
             "--fresh to start over (the old folder is kept), or give this run another 'name' or --run-dir",
             f->path, count, text_plural(count, "s"), text_string(&diff));
-    config_free(before);
     return s;
 }
 
@@ -103,7 +102,7 @@ static status compare_config(struct run_folder *f, const struct config *config) 
  * none; NULL: none. */
 static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint, char **other) {
     struct io_info folder;
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     *has_checkpoint = false;
     *other = NULL;
     TRY(io_stat(f->checkpoints, &folder));
@@ -117,20 +116,18 @@ static status find_checkpoints(const struct run_folder *f, bool *has_checkpoint,
         *has_checkpoint = *has_checkpoint || (is_sealed && checkpoint_is_name(names.items[i]));
         if (!is_sealed && !*other) *other = path;
     }
-    io_names_free(&names);
     return s;
 }
 
 /* A config of this program, which is on disk before the run begins, unlike the text of the lock file. */
 static status has_config(const struct run_folder *f, bool *out) {
     struct io_info info;
-    struct config_file *config = NULL;
+    SCOPED_CONFIG config = NULL;
     SCOPED_STRING text = NULL;
     TRY(io_read_text(f->config, DOCUMENT_MAX_BYTES, &text, &info));
     status s = text ? config_parse(f->config, text, &config) : OK;
     *out = text && !s;
     status_free(s);
-    config_free(config);
     return OK;
 }
 

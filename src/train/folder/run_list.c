@@ -23,13 +23,12 @@ struct events {
 static json_t *parse(const char *line) { return line ? json_loads(line, 0, NULL) : NULL; }
 
 static status read_events(const char *path, struct events *events) {
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     TRY(metrics_read(path, &lines));
     bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
     *events = (struct events){.step = parse(lines.step),
                               .epoch = parse(lines.epoch),
                               .end = is_end && lines.is_other_last ? parse(lines.other) : NULL};
-    metrics_lines_free(&lines);
     return OK;
 }
 
@@ -71,18 +70,16 @@ static void add_time(const json_t *end, struct text *out) {
 
 /* Sum of the sizes of the files in [folder]. */
 static status add_sizes(const char *folder, uint64_t *bytes) {
-    struct io_names names;
+    SCOPED_NAMES names = {0};
     struct io_info info;
-    status s = io_stat(folder, &info);
-    if (s || !info.is_folder) return s;
-    TRY(io_list(folder, &names));
-    for (size_t i = 0; i < names.count && !s; i++) {
+    TRY(io_stat(folder, &info));
+    if (info.is_folder) TRY(io_list(folder, &names));
+    for (size_t i = 0; i < names.count; i++) {
         SCOPED_STRING path = text_path(folder, names.items[i]);
-        s = io_stat(path, &info);
-        if (!s && info.is_file) *bytes += info.size;
+        TRY(io_stat(path, &info));
+        if (info.is_file) *bytes += info.size;
     }
-    io_names_free(&names);
-    return s;
+    return OK;
 }
 
 static const char *state_of(const struct events *events, bool is_running) {
@@ -135,13 +132,13 @@ static status list_run(const char *folder, const char *name, struct text *out) {
     struct events events = {0};
     uint64_t bytes = 0;
     bool is_running;
-    status s = folder_lock_is_held(folder, &is_running);
-    if (!s) s = add_sizes(folder, &bytes);
-    if (!s) s = add_sizes(checkpoints, &bytes);
-    if (!s) s = read_events(metrics, &events);
-    if (!s) add_row(name, &events, is_running, bytes, out);
+    TRY(folder_lock_is_held(folder, &is_running));
+    TRY(add_sizes(folder, &bytes));
+    TRY(add_sizes(checkpoints, &bytes));
+    TRY(read_events(metrics, &events));
+    add_row(name, &events, is_running, bytes, out);
     events_free(&events);
-    return s;
+    return OK;
 }
 
 /* The rows of the table. */
@@ -176,8 +173,7 @@ static double time_of(const char *folder) {
 static void table_add(struct run_rows *table, char *text, double modified) {
     if (table->count == table->capacity) {
         table->capacity = table->capacity ? 2 * table->capacity : 64;
-        table->rows = realloc(table->rows, table->capacity * sizeof *table->rows);
-        if (!table->rows) status_exit_without_memory();
+        table->rows = status_need(realloc(table->rows, table->capacity * sizeof *table->rows));
     }
     table->rows[table->count] = (struct row){text, modified, table->count};
     table->count++;
@@ -240,17 +236,15 @@ static void list_entry(const char *folder, const char *name, size_t depth, struc
 /* The entries of [folder]/[prefix], which is "" or ends with a slash; nothing if it is no folder. */
 static status list_entries(const char *folder, const char *prefix, size_t depth, struct run_rows *table) {
     struct io_info info;
-    struct io_names names = {0};
+    SCOPED_NAMES names = {0};
     SCOPED_STRING path = text_path(folder, prefix);
-    status s = io_stat(path, &info);
-    if (!s && info.is_folder) s = io_list(path, &names);
-    for (size_t i = 0; !s && i < names.count; i++) {
-        SCOPED_TEXT name = {0};
-        text_printf(&name, "%s%s", prefix, names.items[i]);
-        list_entry(folder, text_string(&name), depth, table);
+    TRY(io_stat(path, &info));
+    if (info.is_folder) TRY(io_list(path, &names));
+    for (size_t i = 0; i < names.count; i++) {
+        SCOPED_STRING name = text_format("%s%s", prefix, names.items[i]);
+        list_entry(folder, name, depth, table);
     }
-    io_names_free(&names);
-    return s;
+    return OK;
 }
 
 status run_list(const char *folder, struct text *out) {

@@ -50,10 +50,9 @@ static status read_preparation(struct session *s) {
 
 /* The text at [path] in the arena; *out is unchanged when there is none. */
 static status read_text(const struct session *s, const char *path, const char **out) {
-    char *text;
+    SCOPED_STRING text = NULL;
     TRY(checkpoint_read_text(s->checkpoint, path, &text));
     if (text) *out = arena_copy(s->arena, text);
-    free(text);
     return OK;
 }
 
@@ -93,9 +92,8 @@ static status read_config(const struct session *s, struct config_file **out) {
 
 /* Reports why this version cannot read it. */
 static status explain_config(const struct session *s) {
-    struct config_file *file;
+    SCOPED_CONFIG file = NULL;
     TRY(read_config(s, &file));
-    config_free(file);
     return status_data("%s: it has no config", s->options.path);
 }
 

@@ -438,8 +438,8 @@ static void discard_before(struct trainer *t, struct data_position position) {
 }
 
 static status reload(struct trainer *t) {
-    struct checkpoint *checkpoint;
-    char *path;
+    SCOPED_CHECKPOINT checkpoint = NULL;
+    SCOPED_STRING path = NULL;
     TRY(checkpoint_open_newest(run_folder_checkpoints(t->outputs.folder), t->outputs.log, &checkpoint, &path));
     if (!checkpoint) return status_new(STATUS_NOT_FINITE, "there is no checkpoint to roll back to");
     int64_t world_size = t->state->counters.world_size;
@@ -447,10 +447,9 @@ static status reload(struct trainer *t) {
     t->state->counters.world_size = world_size;
     if (t->state->counters.pending_end == PENDING_END_OF_EPOCH) /* batches of this number of ranks */
         t->state->counters.batch = (int64_t)loader_batches(t->loader);
-    checkpoint_close(checkpoint);
-    free(path);
-    if (!s && t->outputs.ledger) s = metrics_rewind(t->outputs.ledger, t->state->counters.ledger_bytes, 0);
-    return s ? s : metrics_rewind(t->outputs.metrics, t->state->counters.metrics_bytes, t->state->counters.step);
+    TRY(s);
+    if (t->outputs.ledger) TRY(metrics_rewind(t->outputs.ledger, t->state->counters.ledger_bytes, 0));
+    return metrics_rewind(t->outputs.metrics, t->state->counters.metrics_bytes, t->state->counters.step);
 }
 
 static status roll_back(struct trainer *t, const char *what, struct data_position position,

@@ -251,12 +251,11 @@ static status reopen_events(struct metrics *m) {
 status metrics_move(struct metrics *m, const char *path) {
     int to;
     int64_t copied;
-    SCOPED_TEXT part = {0};
     char *name = strdup(path);
     if (!name) return status_memory("metrics.jsonl");
-    text_printf(&part, "%s.part", path);
+    SCOPED_STRING part = text_format("%s.part", path);
     status s = flush(m);
-    if (!s) s = copy_to(m, path, text_string(&part), &to, &copied);
+    if (!s) s = copy_to(m, path, part, &to, &copied);
     if (s) {
         free(name);
         return s;

@@ -497,12 +497,11 @@ static bool read_event(const char *line, struct position *out) {
 /* By the event `end` or `stopped`, or of a run that was killed by the newest step. */
 static status read_position(const char *folder, struct position *out) {
     SCOPED_STRING path = text_path(folder, "metrics.jsonl");
-    struct metrics_lines lines;
+    SCOPED_LINES lines = {0};
     *out = (struct position){0};
     TRY(metrics_read(path, &lines));
     bool is_end = metrics_line_is(lines.other, METRICS_END) || metrics_line_is(lines.other, METRICS_STOPPED);
     if (!is_end || !lines.is_other_last || !read_event(lines.other, out)) read_event(lines.step, out);
-    metrics_lines_free(&lines);
     return OK;
 }
 
@@ -525,12 +524,11 @@ static void compare(const struct plan *plan, const struct config *old, const str
 }
 
 static void warn_of_extension(const struct plan *plan, const char *folder, struct text *out) {
-    struct config_file *old = NULL;
+    SCOPED_CONFIG old = NULL;
     struct position at;
     status s = read_position(folder, &at);
     if (!s && at.step > 0) s = load_old(folder, &old);
     if (!s && old) compare(plan, config_of(old), &at, out);
-    config_free(old);
     status_free(s);
 }
 
@@ -623,9 +621,9 @@ static status record_missing(struct plan *plan, status failure) {
 }
 
 static void warn_of_schedule(const struct plan *plan, const char *run_dir, struct text *out) {
-    SCOPED_TEXT folder = {0}, warning = {0};
-    text_printf(&folder, "%s%s", run_dir ? "" : "runs/", run_dir ? run_dir : plan->config->name);
-    schedule_warn(plan, text_string(&folder), &warning);
+    SCOPED_STRING folder = text_format("%s%s", run_dir ? "" : "runs/", run_dir ? run_dir : plan->config->name);
+    SCOPED_TEXT warning = {0};
+    schedule_warn(plan, folder, &warning);
     if (warning.length) text_printf(out, "warning        %s\n", text_string(&warning));
 }
 
@@ -638,10 +636,9 @@ status check_run(const struct config *config, const struct dist_env *env, const 
     *missing = OK;
     TRY(plan_create(config, &plan_options, &plan));
     status s = check_written(config);
-    struct checkpoint *resume = NULL;
+    SCOPED_CHECKPOINT resume = NULL;
     if (!s) s = open_resume(config, &resume);
     if (!s && !plan->missing) s = record_missing(plan, try_parts(plan, resume, &report, &warning));
-    checkpoint_close(resume);
     if (!s) {
         if (options->prints_dot)
             draw(plan->model, config->name, out);

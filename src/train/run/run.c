@@ -284,16 +284,14 @@ static void log_baseline(const struct run *run, const struct comparison *c) {
 /* test_loss, test_accuracy, test_f1, ... */
 static void log_test_metrics(struct trainer *t) {
     const struct evaluation_result *r = &t->test.result;
-    SCOPED_TEXT name = {0};
     if (r->rows == 0) return;
     metrics_real(t->outputs.metrics, "test_loss", r->loss);
     if (t->loss->wants_classes) metrics_real(t->outputs.metrics, "test_accuracy", r->accuracy);
     metrics_int(t->outputs.metrics, "test_rows", r->rows);
     metrics_text(t->outputs.metrics, "test_checkpoint", t->test.is_best ? CHECKPOINT_BEST : CHECKPOINT_NEWEST);
     for (size_t i = 0; i < r->metric_count; i++) {
-        text_clear(&name);
-        text_printf(&name, "test_%s", r->metrics[i].name);
-        metrics_real(t->outputs.metrics, text_string(&name), r->metrics[i].value);
+        SCOPED_STRING name = text_format("test_%s", r->metrics[i].name);
+        metrics_real(t->outputs.metrics, name, r->metrics[i].value);
     }
     if (r->confusion) metrics_matrix(t->outputs.metrics, "test_confusion_matrix", r->confusion, r->classes, r->classes);
 }
@@ -604,11 +602,9 @@ static status check_position(const struct plan *plan, const struct counters *c, 
 
 static status load_state(const struct plan *plan, struct state *state, struct checkpoint *checkpoint, const char *path,
                          const char *otherwise) {
-    char *written;
+    SCOPED_STRING written = NULL;
     TRY(checkpoint_read_text(checkpoint, "config", &written));
-    status same = written ? extensions_check_same(&plan->config->extensions, written, path) : OK;
-    free(written);
-    TRY(same);
+    if (written) TRY(extensions_check_same(&plan->config->extensions, written, path));
     TRY(state_load(state, checkpoint, path, otherwise));
     return check_position(plan, &state->counters, path);
 }
@@ -624,7 +620,7 @@ static bool names_file(const struct run *run) {
 static status compare_dataset(const struct config *config, struct checkpoint *checkpoint, struct text *warning) {
     static const char *const keys[] = {"dataset", NULL};
     const char *path = config->checkpoint.resume;
-    struct config_file *before;
+    SCOPED_CONFIG before = NULL;
     SCOPED_TEXT differences = {0};
     TRY(config_of_checkpoint(checkpoint, &before));
     if (!before) {
@@ -635,14 +631,11 @@ static status compare_dataset(const struct config *config, struct checkpoint *ch
     struct config now = *config;
     now.dataset.augment = config_of(before)->dataset.augment; /* is of no row that is measured */
     size_t count = schema_diff_keys(&config_schema, keys, SCHEMA_EXTENDS, config_of(before), &now, &differences);
-    status s = OK;
-    if (count)
-        s = status_usage(
-            "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%sgive the dataset of the "
-            "file, or start from its weights alone with model.init_from",
-            path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
-    config_free(before);
-    return s;
+    if (count == 0) return OK;
+    return status_usage(
+        "checkpoint.resume: %s has another dataset; %zu key%s (file -> now):\n%sgive the dataset of the "
+        "file, or start from its weights alone with model.init_from",
+        path, count, count == 1 ? " differs" : "s differ", text_string(&differences));
 }
 
 status run_load_named(const struct plan *plan, struct state *state, struct checkpoint *checkpoint,
@@ -695,16 +688,15 @@ static status load_snapshot(struct run *run, const char *path) {
 
 static status load_named(struct run *run) {
     const char *path = run->config->checkpoint.resume;
-    struct checkpoint *checkpoint;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     if (snapshot_is(path)) return load_snapshot(run, path);
     TRY(status_prefix(checkpoint_open(path, &checkpoint), "checkpoint.resume"));
-    status s = load(run, checkpoint, NULL);
-    checkpoint_close(checkpoint);
+    TRY(load(run, checkpoint, NULL));
     struct counters *c = &run->trainer.state->counters;
     c->metrics_bytes = c->ledger_bytes = 0;   /* of the files in another folder */
     c->best_value = c->early_stop_best = NAN; /* best.h5 is there, too, and the metrics may be others */
     c->best_epoch = c->early_stop_wait = 0;
-    return s;
+    return OK;
 }
 
 /* Whether best.h5 among [checkpoints] is as it was written; else *why says what is wrong. */
@@ -745,26 +737,25 @@ static void check_best(struct run *run, const char *checkpoints) {
  * does not apply to checkpoints of this job, after a restart. Rank 0. */
 static status find_and_load(struct run *run, const char *checkpoints) {
     const char *resume = run->config->checkpoint.resume;
-    struct checkpoint *checkpoint = NULL;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     SCOPED_STRING path = NULL;
     TRY(checkpoint_open_newest(checkpoints, run->log, &checkpoint, &path));
-    status s = OK;
-    if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun) {
-        s = status_usage("%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or "
-                         "another --run-dir",
-                         run->folder_path);
-    } else if (checkpoint) {
-        s = load(run, checkpoint, path);
-        if (!s) check_best(run, checkpoints);
+    if (checkpoint && strcmp(resume, "never") == 0 && !run->env->has_begun)
+        return status_usage(
+            "%s has checkpoints and checkpoint.resume is never; use --fresh (the old folder is kept) or "
+            "another --run-dir",
+            run->folder_path);
+    if (checkpoint) {
+        TRY(load(run, checkpoint, path));
+        check_best(run, checkpoints);
     } else if (names_file(run)) {
-        s = load_named(run);
+        TRY(load_named(run));
     }
-    checkpoint_close(checkpoint);
     const struct counters *c = &run->trainer.state->counters;
-    if (!s && run->is_resumed && !progress_is_complete(run->config, c))
+    if (run->is_resumed && !progress_is_complete(run->config, c))
         log_line(run->log, "resuming from %s: epoch %lld, step %lld", path ? path : resume, (long long)c->epoch,
                  (long long)c->step);
-    return s;
+    return OK;
 }
 
 /* Loads model.init_from, if set, and logs what was used. */
@@ -861,11 +852,10 @@ static status resume(struct run *run) {
 /* Rank 0 reads the best checkpoint into the mapped model; *is_read 0: there is none that fits. */
 static void read_best(struct run *run, uint8_t *is_read) {
     struct trainer *t = &run->trainer;
-    struct checkpoint *checkpoint = NULL;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     SCOPED_STRING path = text_path(run_folder_checkpoints(run->folder), CHECKPOINT_BEST ".h5");
     status s = checkpoint_open(path, &checkpoint);
     if (!s) s = weights_load(t->model, checkpoint, t->ema != NULL);
-    checkpoint_close(checkpoint);
     *is_read = !s;
     if (s) log_warning(run->log, "the test is that of the newest state: %s", status_message(s));
     status_free(s);
@@ -1120,13 +1110,9 @@ static void destroy(struct run *run, status *result) {
 }
 
 static char *folder_path(const struct config *config, const struct run_options *options) {
-    struct text path = {0};
-    if (options->folder)
-        text_add(&path, options->folder);
-    else
-        text_printf(&path, "runs/%s", config->name);
-    path.data[io_length_without_slashes(path.data)] = 0;
-    return path.data;
+    char *path = options->folder ? text_format("%s", options->folder) : text_path("runs", config->name);
+    path[io_length_without_slashes(path)] = 0;
+    return path;
 }
 
 /* Everything before the first step. */
@@ -1238,7 +1224,7 @@ static struct run *new_run(const struct config *config, const struct dist_env *e
     struct run *run = options->parts ? *options->parts : NULL;
     *again = run != NULL;
     if (options->parts) *options->parts = NULL;
-    if (!run && !(run = calloc(1, sizeof *run))) status_exit_without_memory();
+    if (!run) run = status_need(calloc(1, sizeof *run));
     run->config = config;
     run->env = env;
     run->options = options;

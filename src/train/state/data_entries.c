@@ -29,12 +29,11 @@ static void add_numbers(struct text *json, const double *numbers, size_t count) 
 
 /* Parses the text at [path] of a checkpoint; *exists false: there is none. *out NULL: it is no JSON. */
 static status load(struct checkpoint *checkpoint, const char *path, bool *exists, json_t **out) {
-    char *text;
+    SCOPED_STRING text = NULL;
     *out = NULL;
     TRY(checkpoint_read_text(checkpoint, path, &text));
     *exists = text != NULL;
     if (text) *out = json_loads(text, 0, NULL);
-    free(text);
     return OK;
 }
 
@@ -70,30 +69,24 @@ char *labels_write(struct arena *arena, const struct string_list *labels) {
 }
 
 status labels_read(struct arena *arena, const char *text, struct string_list *out) {
-    json_t *list = json_loads(text, 0, NULL);
-    bool is_valid = read_texts(arena, list, out);
-    json_decref(list);
-    return is_valid ? OK : status_data("the checkpoint's labels (data/labels) are not a list of strings");
+    json_auto_t *list = json_loads(text, 0, NULL);
+    if (read_texts(arena, list, out)) return OK;
+    return status_data("the checkpoint's labels (data/labels) are not a list of strings");
 }
 
 status labels_load(struct arena *arena, struct checkpoint *checkpoint, struct string_list *out) {
-    char *text;
+    SCOPED_STRING text = NULL;
     *out = (struct string_list){0};
-    status s = checkpoint_read_text(checkpoint, "data/labels", &text);
-    if (!s && text) s = labels_read(arena, text, out);
-    free(text);
-    return s;
+    TRY(checkpoint_read_text(checkpoint, "data/labels", &text));
+    return text ? labels_read(arena, text, out) : OK;
 }
 
 status labels_load_newest(struct arena *arena, const char *folder, struct string_list *out) {
-    struct checkpoint *checkpoint;
-    char *path;
+    SCOPED_CHECKPOINT checkpoint = NULL;
+    SCOPED_STRING path = NULL;
     *out = (struct string_list){0};
     TRY(checkpoint_open_newest(folder, NULL, &checkpoint, &path));
-    status s = checkpoint ? labels_load(arena, checkpoint, out) : OK;
-    checkpoint_close(checkpoint);
-    free(path);
-    return s;
+    return checkpoint ? labels_load(arena, checkpoint, out) : OK;
 }
 
 status labels_compare(const struct string_list *trained, const struct string_list *now, const char *path,
@@ -150,7 +143,8 @@ static bool has_repetition(struct arena *arena, const struct column_list *list) 
 }
 
 status column_names_parse(struct arena *arena, const char *text, struct column_list *out) {
-    json_t *whole = json_loads(text, 0, NULL), *items = json_object_get(whole, "columns");
+    json_auto_t *whole = json_loads(text, 0, NULL);
+    const json_t *items = json_object_get(whole, "columns");
     const char *format = json_string_value(json_object_get(whole, "format"));
     size_t count = json_array_size(items);
     bool is_valid = format && json_is_array(items);
@@ -158,7 +152,6 @@ status column_names_parse(struct arena *arena, const char *text, struct column_l
     if (format) out->format = arena_copy(arena, format);
     for (size_t i = 0; is_valid && i < count; i++)
         is_valid = read_named_column(arena, json_array_get(items, i), &out->items[i]);
-    json_decref(whole);
     if (!is_valid) return status_data("the checkpoint's columns (data/columns) are not a list of names and roles");
     if (has_repetition(arena, out))
         return status_data("the checkpoint's columns (data/columns) contain a column twice in the same role");
@@ -166,12 +159,10 @@ status column_names_parse(struct arena *arena, const char *text, struct column_l
 }
 
 status column_names_read(struct arena *arena, struct checkpoint *checkpoint, struct column_list *out) {
-    char *text;
+    SCOPED_STRING text = NULL;
     *out = (struct column_list){0};
-    status s = checkpoint_read_text(checkpoint, "data/columns", &text);
-    if (!s && text) s = column_names_parse(arena, text, out);
-    free(text);
-    return s;
+    TRY(checkpoint_read_text(checkpoint, "data/columns", &text));
+    return text ? column_names_parse(arena, text, out) : OK;
 }
 
 /* Reports the first column that only one of the two lists has. */
@@ -230,7 +221,7 @@ char *class_weights_write(struct arena *arena, const struct real_list *weights) 
 
 status class_weights_read(struct arena *arena, struct checkpoint *checkpoint, struct real_list *out) {
     bool exists;
-    json_t *list;
+    json_auto_t *list = NULL;
     *out = (struct real_list){0};
     TRY(load(checkpoint, "data/class_weights", &exists, &list));
     if (!exists) return OK;
@@ -238,12 +229,9 @@ status class_weights_read(struct arena *arena, struct checkpoint *checkpoint, st
     *out = (struct real_list){.items = arena_alloc(arena, (count + 1) * sizeof(double)), .count = count};
     bool is_valid = count > 0 && read_numbers(list, count, out->items);
     for (size_t i = 0; is_valid && i < count; i++) is_valid = out->items[i] > 0;
-    json_decref(list);
-    return is_valid
-               ? OK
-               : status_new(
-                     STATUS_DATA,
-                     "the checkpoint's weights of the classes (data/class_weights) are damaged: expected numbers > 0");
+    if (is_valid) return OK;
+    return status_data("the checkpoint's weights of the classes (data/class_weights) are damaged: expected numbers > "
+                       "0");
 }
 
 /* ---- data/target_scale ---- */
@@ -277,12 +265,11 @@ static struct target_scale *parse_scale(struct arena *arena, const json_t *whole
 
 status target_scale_read(struct arena *arena, struct checkpoint *checkpoint, struct target_scale **out) {
     bool exists;
-    json_t *whole;
+    json_auto_t *whole = NULL;
     *out = NULL;
     TRY(load(checkpoint, "data/target_scale", &exists, &whole));
     if (!exists) return OK;
     *out = parse_scale(arena, whole);
-    json_decref(whole);
     return *out ? OK
                 : status_data("the checkpoint's scale of the targets (data/target_scale) is damaged: "
                               "expected a type and finite numbers mean and scale > 0");
@@ -376,12 +363,11 @@ static bool parse_layout(struct arena *arena, const json_t *whole, struct input_
 status input_layout_read(struct arena *arena, struct checkpoint *checkpoint, struct input_layout *out,
                          bool *has_layout) {
     bool exists;
-    json_t *whole;
+    json_auto_t *whole = NULL;
     *has_layout = false;
     TRY(load(checkpoint, "data/inputs", &exists, &whole));
     if (!exists) return OK;
     *has_layout = parse_layout(arena, whole, out);
-    json_decref(whole);
     return *has_layout ? OK
                        : status_data("the checkpoint's description of the inputs (data/inputs) is damaged: "
                                      "expected a kind, a shape and a divisor");
@@ -445,17 +431,12 @@ char *preparation_write(struct arena *arena, const struct preparation *preparati
 
 /* ---- reading ---- */
 
-/* The index of a text among [names]; -1: it is none of them. */
-static int choice(const json_t *item, const char *key, const char *const *names) {
-    const char *text = json_string_value(json_object_get(item, key));
-    for (int i = 0; text && names[i]; i++)
-        if (strcmp(names[i], text) == 0) return i;
-    return -1;
-}
-
+/* The index of a text among [names]; false: it is none of them. */
 static bool read_choice(const json_t *item, const char *key, const char *const *names, int *out) {
-    *out = choice(item, key, names);
-    return *out >= 0;
+    const char *text = json_string_value(json_object_get(item, key));
+    for (*out = 0; text && names[*out]; ++*out)
+        if (strcmp(names[*out], text) == 0) return true;
+    return false;
 }
 
 static bool read_flag(const json_t *item, const char *key, bool *out) {
@@ -549,7 +530,8 @@ static bool read_column(struct arena *arena, const json_t *item, struct prepared
 }
 
 static status parse_preparation(struct arena *arena, const char *text, struct preparation *out) {
-    json_t *whole = json_loads(text, 0, NULL), *items = json_object_get(whole, "columns");
+    json_auto_t *whole = json_loads(text, 0, NULL);
+    const json_t *items = json_object_get(whole, "columns");
     size_t count = json_array_size(items), features = 0;
     bool is_valid = count > 0;
     *out = (struct preparation){.items = arena_alloc(arena, (count + 1) * sizeof *out->items), .count = count};
@@ -559,7 +541,6 @@ static status parse_preparation(struct arena *arena, const char *text, struct pr
         /* at most: its value and indicator, categories, parts of a date, tokens */
         features += column->categories.count + column->part_count + column->length + 2;
     }
-    json_decref(whole);
     if (is_valid) preparation_number_features(out);
     if (is_valid && features <= MAX_FEATURES) return OK;
     return status_data("the checkpoint's preparation of the columns (data/preparation) is damaged: %s",
@@ -567,15 +548,12 @@ static status parse_preparation(struct arena *arena, const char *text, struct pr
 }
 
 status preparation_read(struct arena *arena, struct checkpoint *checkpoint, struct preparation **out) {
-    char *text;
+    SCOPED_STRING text = NULL;
     *out = NULL;
-    status s = checkpoint_read_text(checkpoint, "data/preparation", &text);
-    if (!s && text) {
-        *out = arena_alloc(arena, sizeof **out);
-        s = parse_preparation(arena, text, *out);
-    }
-    free(text);
-    return s;
+    TRY(checkpoint_read_text(checkpoint, "data/preparation", &text));
+    if (!text) return OK;
+    *out = arena_alloc(arena, sizeof **out);
+    return parse_preparation(arena, text, *out);
 }
 
 /* ---- comparing ---- */
@@ -600,11 +578,10 @@ status preparation_compare(struct checkpoint *checkpoint, const struct preparati
     static const struct preparation none;
     SCOPED_ARENA arena = arena_create();
     struct preparation *before;
-    status s = status_prefix(preparation_read(arena, checkpoint, &before), "%s", path);
-    const char *name = s ? NULL : first_difference(before ? before : &none, now ? now : &none);
-    if (name)
-        s = status_data("%s: the column '%.60s' was prepared in another way (types, categories, values for missing "
-                        "ones); use the same file and the same dataset.columns, or %s",
-                        path, name, otherwise);
-    return s;
+    TRY(status_prefix(preparation_read(arena, checkpoint, &before), "%s", path));
+    const char *name = first_difference(before ? before : &none, now ? now : &none);
+    if (!name) return OK;
+    return status_data("%s: the column '%.60s' was prepared in another way (types, categories, values for missing "
+                       "ones); use the same file and the same dataset.columns, or %s",
+                       path, name, otherwise);
 }

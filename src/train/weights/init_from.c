@@ -40,13 +40,12 @@ struct comparison {
 
 static status read_config(const char *path, json_t **root) {
     struct io_info info;
-    char *text = NULL;
+    SCOPED_STRING text = NULL;
     json_error_t error = {0};
     *root = NULL;
     TRY(io_read_text(path, MAX_CONFIG_BYTES, &text, &info));
     if (!info.exists) return OK;
     if (text) *root = json_loads(text, JSON_REJECT_DUPLICATES, &error);
-    free(text);
     if (json_is_object(*root)) return OK;
     json_decref(*root);
     *root = NULL;
@@ -112,12 +111,11 @@ static void compare_number(struct comparison *c, const char *name, double own, c
     const char *key;
     const json_t *value = find(c, keys, &key);
     double saved = json_number_value(value);
-    SCOPED_TEXT is = {0}, expected = {0}, advice = {0};
     if (!json_is_number(value) || fabs(saved - own) <= TOLERANCE * fabs(saved)) return;
-    text_printf(&is, "%s is %.7g", name, own);
-    text_printf(&expected, "%.15g", saved);
-    text_printf(&advice, "%s: %.15g", name, saved);
-    add_difference(c, text_string(&is), key, text_string(&expected), text_string(&advice));
+    SCOPED_STRING is = text_format("%s is %.7g", name, own);
+    SCOPED_STRING expected = text_format("%.15g", saved);
+    SCOPED_STRING advice = text_format("%s: %.15g", name, saved);
+    add_difference(c, is, key, expected, advice);
 }
 
 static const struct activation_name {
@@ -156,9 +154,8 @@ static void compare_activation(struct comparison *c, enum activation function) {
     const struct activation_name *own = activation_of_function(function);
     const struct activation_name *saved = activation_of_name(json_string_value(value));
     if (!own || !saved || own->function == saved->function) return;
-    SCOPED_TEXT is = {0};
-    text_printf(&is, "the activation is `%s`", own->layer);
-    add_difference(c, text_string(&is), key, saved->name, saved->layer);
+    SCOPED_STRING is = text_format("the activation is `%s`", own->layer);
+    add_difference(c, is, key, saved->name, saved->layer);
 }
 
 static void compare_rotation(struct comparison *c, const struct layer_facts *facts) {
@@ -264,14 +261,13 @@ static status report_differences(const struct comparison *c, bool is_partial, st
     const char *lines = text_string(&c->differences);
     SCOPED_TEXT more = {0};
     if (c->count > MAX_DIFFERENCES) text_printf(&more, "\n... and %zu more", c->count - MAX_DIFFERENCES);
-    status s = OK;
-    if (c->count && !is_partial) s = status_usage("%s%s", lines, text_string(&more));
+    if (c->count && !is_partial) return status_usage("%s%s", lines, text_string(&more));
     for (const char *line = lines; is_partial && *line;) {
         size_t length = strcspn(line, "\n");
         text_printf(warnings, "\n  warning: %.*s", (int)length, line);
         line += length + (line[length] == '\n');
     }
-    return s;
+    return OK;
 }
 
 static status saved_config_compare(const struct model *model, const char *folder, bool is_partial,
@@ -385,23 +381,21 @@ static void add_warning(const struct text *differences, struct text *report) {
 /* Adds a warning to the report. */
 static status compare_data(struct checkpoint *checkpoint, const struct dataset *dataset, struct text *report) {
     SCOPED_TEXT differences = {0};
-    status s = dataset ? start_data_compare(checkpoint, dataset, &differences) : OK;
-    if (!s) add_warning(&differences, report);
-    return s;
+    if (dataset) TRY(start_data_compare(checkpoint, dataset, &differences));
+    add_warning(&differences, report);
+    return OK;
 }
 
 static status from_checkpoint(struct model *model, const char *path, const struct dataset *dataset,
                               struct text *report) {
-    struct checkpoint *checkpoint;
+    SCOPED_CHECKPOINT checkpoint = NULL;
     SCOPED_TEXT warning = {0};
-    char *found;
-    status s = weights_open_start(path, &checkpoint, &found);
-    if (!s) s = compare_data(checkpoint, dataset, &warning);
-    if (!s) s = weights_load(model, checkpoint, false);
-    if (!s && (found || warning.length)) text_printf(report, "%s%s", found ? found : path, text_string(&warning));
-    checkpoint_close(checkpoint);
-    free(found);
-    return s;
+    SCOPED_STRING found = NULL;
+    TRY(weights_open_start(path, &checkpoint, &found));
+    TRY(compare_data(checkpoint, dataset, &warning));
+    TRY(weights_load(model, checkpoint, false));
+    if (found || warning.length) text_printf(report, "%s%s", found ? found : path, text_string(&warning));
+    return OK;
 }
 
 /* Fills [names] (model->params.count) with the parameters of the layers that compute matrix products, each once, though

@@ -75,20 +75,19 @@ static bool is_buffer(const char *name) {
 
 static status list_params(struct snapshot *f) {
     const char *name;
-    json_t *entry, *places = json_object(); /* a tied weight has two names in a state_dict, and is one parameter */
-    status s = OK;
+    json_t *entry;
+    json_auto_t *places = json_object(); /* a tied weight has two names in a state_dict, and is one parameter */
     f->params = arena_alloc(f->arena, (json_object_size(f->file.header) + 1) * sizeof *f->params);
     json_object_foreach(f->file.header, name, entry) {
         struct script_param param = {.name = arena_copy(f->arena, name)};
-        if (s || !safetensors_is_tensor(name) || is_buffer(name)) continue;
-        s = safetensors_entry(&f->file, name, entry, &param.entry);
+        if (!safetensors_is_tensor(name) || is_buffer(name)) continue;
+        TRY(safetensors_entry(&f->file, name, entry, &param.entry));
         const char *place = arena_printf(f->arena, "%zu %zu", param.entry.offset, param.entry.count);
-        if (s || !param.entry.dtype->convert || json_object_get(places, place)) continue;
+        if (!param.entry.dtype->convert || json_object_get(places, place)) continue;
         json_object_set_new(places, place, json_true());
         f->params[f->count++] = param;
     }
-    json_decref(places);
-    return s;
+    return OK;
 }
 
 /* safetensors_target.used */

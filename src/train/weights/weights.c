@@ -11,37 +11,36 @@
 #include "optim/optimizer.h"
 #include "train/state/data_entries.h"
 
-/* Sets [out] to the folder of checkpoints of a run folder, or to [folder], if it is that. */
-static status find_checkpoints(const char *folder, struct text *out) {
+/* *out: the folder of checkpoints of a run folder, or [folder], if it is that; malloc'ed. */
+static status find_checkpoints(const char *folder, char **out) {
     struct io_info info;
-    text_printf(out, "%s/checkpoints", folder);
-    TRY(io_stat(text_string(out), &info));
-    if (info.is_folder) return OK;
-    text_free(out);
-    text_add(out, folder);
+    SCOPED_STRING inside = text_path(folder, "checkpoints");
+    TRY(io_stat(inside, &info));
+    *out = text_format("%s", info.is_folder ? inside : folder);
     return OK;
 }
 
 /* Opens the newest checkpoint of a run folder or of a folder of checkpoints. [advice]: what to do if there is none. */
 static status open_folder(const char *folder, const char *advice, struct log *log, struct checkpoint **out,
                           char **path) {
-    SCOPED_TEXT inside = {0};
-    status s = find_checkpoints(folder, &inside);
-    if (!s) s = checkpoint_open_newest(text_string(&inside), log, out, path);
-    if (s || *out) return s;
-    return status_data("%s has no checkpoint; train first%s", folder, advice);
+    SCOPED_STRING inside = NULL;
+    TRY(find_checkpoints(folder, &inside));
+    TRY(checkpoint_open_newest(inside, log, out, path));
+    return *out ? OK : status_data("%s has no checkpoint; train first%s", folder, advice);
 }
 
 #define GIVE_FILE ", or give --checkpoint FILE"
 #define GIVE_INITIAL GIVE_FILE ", or --checkpoint " CHECKPOINT_INITIAL " for the weights of model.init_from"
 
-static status find_best(const char *folder, struct text *path, bool *exists) {
+/* Opens the best checkpoint; *out NULL: there is none. *found: its path, malloc'ed, also then. */
+static status open_best(const char *folder, struct checkpoint **out, char **found) {
     struct io_info info;
-    TRY(find_checkpoints(folder, path));
-    text_add(path, "/" CHECKPOINT_BEST ".h5");
-    TRY(io_stat(text_string(path), &info));
-    *exists = info.exists;
-    return OK;
+    SCOPED_STRING inside = NULL;
+    *out = NULL;
+    TRY(find_checkpoints(folder, &inside));
+    *found = text_path(inside, CHECKPOINT_BEST ".h5");
+    TRY(io_stat(*found, &info));
+    return info.exists ? checkpoint_open(*found, out) : OK;
 }
 
 /* The failure to open a best checkpoint that was not asked for. */
@@ -57,18 +56,14 @@ static status advise_newest(status s) {
  * newest. */
 static status open_choice(const char *folder, const char *which, const char *advice, struct log *log,
                           struct checkpoint **out, char **found) {
-    struct text path = {0};
-    bool exists, wants_best = which && strcmp(which, CHECKPOINT_BEST) == 0;
+    bool wants_best = which && strcmp(which, CHECKPOINT_BEST) == 0;
     if (which && !wants_best) return open_folder(folder, advice, log, out, found);
-    status s = find_best(folder, &path, &exists);
-    if (!s && exists) {
-        s = checkpoint_open(text_string(&path), out);
-        *found = path.data;
-        return wants_best ? s : advise_newest(s);
-    }
-    if (!s && wants_best) s = status_data("%s does not exist; a run saves it with checkpoint.best", text_string(&path));
-    text_free(&path);
-    return s ? s : open_folder(folder, advice, log, out, found);
+    status s = open_best(folder, out, found);
+    if (s) return wants_best ? s : advise_newest(s);
+    if (*out) return OK;
+    if (wants_best) return status_data("%s does not exist; a run saves it with checkpoint.best", *found);
+    free(*found);
+    return open_folder(folder, advice, log, out, found);
 }
 
 status weights_open_start(const char *path, struct checkpoint **out, char **found) {
@@ -77,16 +72,10 @@ status weights_open_start(const char *path, struct checkpoint **out, char **foun
     *found = NULL;
     TRY(io_stat(path, &info));
     if (!info.is_folder) return checkpoint_open(path, out);
-    struct text best = {0};
-    bool exists = false;
-    status s = find_best(path, &best, &exists);
-    if (!s && exists) {
-        s = checkpoint_open(text_string(&best), out);
-        *found = best.data;
-        return s;
-    }
-    text_free(&best);
-    return s ? s : open_folder(path, "", NULL, out, found);
+    TRY(open_best(path, out, found));
+    if (*out) return OK;
+    free(*found);
+    return open_folder(path, "", NULL, out, found);
 }
 
 static bool is_word(const char *checkpoint) {
@@ -105,28 +94,19 @@ static status open_path(const char *path, struct log *log, struct checkpoint **o
 static status open_run(const struct config *config, const struct weights_options *options, struct log *log,
                        struct checkpoint **out, char **found) {
     const char *advice = config && config->model.init_from.file ? GIVE_INITIAL : GIVE_FILE;
-    SCOPED_TEXT run = {0};
-    if (options->folder)
-        text_add(&run, options->folder);
-    else
-        text_printf(&run, "runs/%s", config->name);
-    return open_choice(text_string(&run), options->checkpoint, advice, log, out, found);
+    SCOPED_STRING own = options->folder ? NULL : text_path("runs", config->name);
+    return open_choice(own ? own : options->folder, options->checkpoint, advice, log, out, found);
 }
 
 /* *average: whether the evaluations of the run used it. True when the config cannot be read by this version. */
 static status read_default(struct checkpoint *checkpoint, const char *path, bool *average) {
     SCOPED_STRING text = NULL;
     struct entry entry = {.path = "config", .type = ENTRY_TEXT, .data = &text};
-    struct config_file *file;
+    SCOPED_CONFIG file = NULL;
     TRY(checkpoint_read(checkpoint, &entry, 1, NULL));
     status s = config_parse(path, text, &file);
-    *average = true;
-    if (s) {
-        status_free(s);
-        return OK;
-    }
-    *average = ema_is_used(&config_of(file)->train.ema);
-    config_free(file);
+    *average = s || ema_is_used(&config_of(file)->train.ema);
+    status_free(s);
     return OK;
 }
 
