@@ -169,9 +169,10 @@ static void add_text(struct text *out, const unsigned char *bytes, size_t size) 
         text_printf(out, "  %zu bytes", length);
         return;
     }
-    SCOPED_STRING text = strndup((const char *)bytes, length);
+    char *text = strndup((const char *)bytes, length);
     text_add(out, "  ");
     text_add_json(out, text ? text : "");
+    free(text);
 }
 
 /* Adds the value of a scalar or the range of a tensor. */

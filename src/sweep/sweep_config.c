@@ -923,8 +923,8 @@ static void check_list(const struct sweep_config *sweep, const struct node *list
         const struct point none = {0};
         status s = sweep_trial_config(sweep, i, &none, 0, &config);
         const char *word = sweep->list[i][0] ? sweep->list[i][0] : "";
-        SCOPED_STRING key = strndup(word, strcspn(word, "="));
-        if (s) add_refusal(problems, list->items[i]->place, key ? key : "", s);
+        SCOPED_STRING key = text_format("%.*s", (int)strcspn(word, "="), word);
+        if (s) add_refusal(problems, list->items[i]->place, key, s);
         for (size_t k = 0; sweep->list[i][k]; k++)
             check_is_free(sweep, sweep->list[i][k], list->items[i]->place, problems);
         status_free(s);

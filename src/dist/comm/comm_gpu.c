@@ -7,7 +7,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/scoped.h"
 #include "base/system/module.h"
 #include "device/gpus.h"
 #include "dist/comm/comm_backend.h"
@@ -58,7 +57,7 @@ status comm_check_gpus(struct comm *comm, const char *identity) {
     if (world == 1 || may_share()) return OK;
     host_name(host, sizeof host);
     snprintf(own, sizeof own, "%d %s", comm->shared->hosts[comm->rank], identity);
-    SCOPED_STRING all = malloc((size_t)world * IDENTITY);
+    char *all = malloc((size_t)world * IDENTITY);
     if (!all) return status_memory("a process group");
     status failure = comm_all_gather(comm, own, IDENTITY, COMM_UINT8, all);
     for (int r = 1; r < world && !failure; r++)
@@ -69,6 +68,7 @@ status comm_check_gpus(struct comm *comm, const char *identity) {
                                  "%s; start as many processes as GPUs, or let the launcher give each its own "
                                  "(srun --gpus-per-task 1)",
                                  earlier, r, all + (size_t)r * IDENTITY + strcspn(all + (size_t)r * IDENTITY, " ") + 1);
+    free(all);
     return failure;
 }
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/scoped.h"
 #include "dist/comm/combine.h"
 #include "dist/comm/comm_shm.h"
 
@@ -103,11 +102,12 @@ static status reduce_scatter(void *group, int lane, const void *data, size_t cou
                              enum comm_op op, void *out) {
     struct hosts_group *g = group;
     size_t part = count * comm_type_size(type);
-    SCOPED_STRING whole = malloc(part * (size_t)g->world);
+    char *whole = malloc(part * (size_t)g->world);
     if (!whole) return status_memory("communication");
     memcpy(whole, data, part * (size_t)g->world);
     status failure = reduce(g, lane, whole, count * (size_t)g->world, type, op, COMM_ALL);
     if (!failure) memcpy(out, whole + (size_t)g->rank * part, part);
+    free(whole);
     return failure;
 }
 

@@ -120,7 +120,7 @@ static status read_epochs(struct child *c) {
     TRY(io_stat(c->metrics, &info));
     if (info.size < c->offset) c->offset = 0; /* cut by a resume: an epoch that is reported twice is the same */
     if (!info.is_file || info.size == c->offset) return OK;
-    SCOPED_STRING bytes = malloc(info.size - c->offset + 1);
+    char *bytes = malloc(info.size - c->offset + 1);
     if (!bytes) return status_memory("the metrics of a trial");
     status s = io_open(c->metrics, &fd);
     if (!s) s = io_read_at(fd, c->metrics, bytes, info.size - c->offset, c->offset, &got);
@@ -130,6 +130,7 @@ static status read_epochs(struct child *c) {
         if (metrics_line_is(line, METRICS_EPOCH)) pass_epoch(c, line, (size_t)(end - line));
         c->offset += (uint64_t)(end - line) + 1;
     }
+    free(bytes);
     return s;
 }
 

@@ -360,8 +360,9 @@ static status write_file(const char *path, const struct entry *entries, size_t c
     TRY(image_create(entries, count, true, &image));
     image_reference(image, entries, count);
     SCOPED_STRING folder = io_folder_of(path);
-    SCOPED_STRING stem = strndup(name, strlen(name) - strlen(".h5"));
+    char *stem = strndup(name, strlen(name) - strlen(".h5"));
     status s = stem ? checkpoint_write_image(folder, stem, image) : status_memory("a path");
+    free(stem);
     image_destroy(image);
     return s;
 }

@@ -63,6 +63,7 @@ static status open_choice(const char *folder, const char *which, const char *adv
     if (*out) return OK;
     if (wants_best) return status_data("%s does not exist; a run saves it with checkpoint.best", *found);
     free(*found);
+    *found = NULL;
     return open_folder(folder, advice, log, out, found);
 }
 
@@ -75,6 +76,7 @@ status weights_open_start(const char *path, struct checkpoint **out, char **foun
     TRY(open_best(path, out, found));
     if (*out) return OK;
     free(*found);
+    *found = NULL;
     return open_folder(path, "", NULL, out, found);
 }
 
