@@ -70,6 +70,13 @@ class Init(program.Case):
             self.assertIn("val_accuracy", self.events("epoch")[-1])
         self.assertIn("name: photos_of_val\n", self.init("photos of val"))
 
+    def add_text(self, name):
+        """Of 100,000 bytes, between the size of a PNG file and its pixels."""
+        with open(self.path(name), "r+b") as file:
+            data, text = file.read(), b"tEXtComment\0" + 100000 * b"x"
+            file.seek(33)
+            file.write(struct.pack(">I", len(text) - 4) + text + struct.pack(">I", zlib.crc32(text)) + data[33:])
+
     def test_sizes_of_images(self):
         """Size and channels of the files; of several sizes the median, if it is small."""
         generator = np.random.default_rng(0)
@@ -82,6 +89,8 @@ class Init(program.Case):
                 width, height = sizes[i % len(sizes)]
                 lines = generator.integers(0, 256, (height, width * (1 if mode == "L" else 3)), dtype=np.uint8)
                 write_png(self.path(f"pixels/{i % 2}/{i}.png"), lines, width, 0 if mode == "L" else 2)
+                if mode == "L":
+                    self.add_text(f"pixels/{i % 2}/{i}.png")
             self.assertIn("  image: {" + line, self.train("pixels", words=["train.epochs=1"]))
 
     def test_names_of_runs(self):

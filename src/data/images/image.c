@@ -669,17 +669,23 @@ static status read_png_indexes(struct png *png) {
     return OK;
 }
 
+/* Also after a failure behind the chunk that has them. */
+static void take_png_size(struct png *png) {
+    png->width = png_get_image_width(png->reader, png->info);
+    png->height = png_get_image_height(png->reader, png->info);
+    png->is_grey = !(png_get_color_type(png->reader, png->info) & PNG_COLOR_MASK_COLOR);
+}
+
 static void read_png_image(struct png *png, bool size_only) {
     if (setjmp(
             png_jmpbuf(png->reader))) { /* NOLINT(bugprone-unsafe-functions,cert-err52-cpp): libpng has no other way */
         png->failure = image_damaged(png->decoder, png->decoder->message);
+        if (size_only) take_png_size(png);
         return;
     }
     png_set_read_fn(png->reader, png, read_png_bytes);
     png_read_info(png->reader, png->info);
-    png->width = png_get_image_width(png->reader, png->info);
-    png->height = png_get_image_height(png->reader, png->info);
-    png->is_grey = !(png_get_color_type(png->reader, png->info) & PNG_COLOR_MASK_COLOR);
+    take_png_size(png);
     png->failure = image_check_size(png->decoder, png->width, png->height);
     if (!png->failure && !size_only) png->failure = png->are_indexes ? read_png_indexes(png) : read_png_rows(png);
 }
@@ -773,10 +779,10 @@ status image_header_read(const struct image_place *place, struct image_header *o
     uint8_t bytes[MAX_HEADER];
     size_t size = 0;
     *found = false;
+    *out = (struct image_header){0};
     TRY(archive_read(place->archive, place->path, bytes, sizeof bytes, &size));
-    status s = decode(&decoder, place->path, bytes, size, true, out);
-    *found = !s;
-    status_free(s);
+    status_free(decode(&decoder, place->path, bytes, size, true, out)); /* text in a PNG file may be longer than that */
+    *found = out->width > 0 && out->height > 0;
     return OK;
 }
 

@@ -74,7 +74,7 @@ struct image_header {
     bool is_grey; /* no colours are stored */
 };
 
-/* *found: false for a file that is neither JPEG nor PNG, or is damaged. Fails if it cannot be read. */
+/* *found: false for a file that is neither JPEG nor PNG, or is damaged before its size. Fails if it cannot be read. */
 status image_header_read(const struct image_place *place, struct image_header *out, bool *found);
 
 /* ---- orientation ---- */
