@@ -37,7 +37,7 @@ struct npy_header {
 status npy_header_parse(const char *name, const uint8_t *bytes, size_t size, struct npy_header *out);
 
 /* Sets rows and size of an array whose dims and shape are known, which npy_header_parse does. STATUS_DATA: it has no
- * rows, or more values than can be read. */
+ * dimensions or too many, or its rows have no values or too many. */
 status npy_header_check_shape(const char *name, struct npy_header *header);
 
 /* Bytes of all values; exact below 2^53. */
