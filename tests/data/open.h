@@ -10,9 +10,6 @@
 #include "files.h"
 #include "vectors.h"
 
-static inline void destroy_scoped(struct document **document) { document_destroy(*document); }
-#define SCOPED_DOCUMENT __attribute__((cleanup(destroy_scoped))) struct document *
-
 /* Binds [yaml] with [schema]; its problems are one failure. Call document_destroy(*document) after the use of config.
  */
 static inline status bind_yaml(const struct schema *schema, const char *yaml, void *config,

@@ -9,9 +9,6 @@
 #include "model/init.h"
 #include "model/model.h"
 
-static inline void destroy_scoped(struct document **document) { document_destroy(*document); }
-#define SCOPED_DOCUMENT __attribute__((cleanup(destroy_scoped))) struct document *
-
 /* A model from the YAML of its layers list. */
 static inline status build(const char *layers, const struct shape *input, struct document **document,
                            struct model **out) {
