@@ -838,7 +838,7 @@ train: {epochs: 10}
         self.assertEqual(self.sha("sweeps/test/runs/0000/seed-0"), self.rows()[0]["state_sha256"])
 
     def test_a_seed_that_has_no_next_one(self):
-        self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {seed: [9223372036854775807]}\n")
+        self.sweep("config: base.yaml\nmethod: grid\nrepeat: {seeds: 2}\nparameters: {start: {keys: [seed], values: [9223372036854775807]}}\n")
         rows = self.rows()
         self.assertEqual([r["state"] for r in rows], ["complete", "failed"])
         self.assertEqual(rows[1]["message"], "repeat.seeds: seed 9223372036854775807 or sampler.seed 0 plus 1 is above the largest seed; choose a smaller one")
