@@ -312,13 +312,13 @@ static inline __attribute__((always_inline)) void drop_rows(const struct drop_jo
         struct row_words row = {0};
         const float *x = d->x + i * d->size;
         float *y = d->y + i * d->size;
-        uint16_t *kept = d->kept + i * DROPOUT_BITS(d->size);
+        uint16_t *kept = saves || !draws ? d->kept + i * DROPOUT_BITS(d->size) : NULL;
         if (draws) row = row_words_of(d->key, i);
-        for (size_t j = 0; j < d->size; j += GROUP, kept++) {
+        for (size_t j = 0; j < d->size; j += GROUP) {
             if (draws && j % WORDS == 0) draw_words(&row, j / 4, words);
-            unsigned bits = draws ? bits_of(words + j % WORDS, threshold) : *kept;
+            unsigned bits = draws ? bits_of(words + j % WORDS, threshold) : kept[j / GROUP];
             if (d->p >= 1) bits = 0;
-            if (saves) *kept = (uint16_t)bits;
+            if (saves) kept[j / GROUP] = (uint16_t)bits;
             keep(bits, scale, x + j, y + j, d->size - j < GROUP ? d->size - j : GROUP);
         }
     }
