@@ -26,10 +26,13 @@ def has_begun(pid):
 class StopInStart(Case):
     def halt(self, local_rank, *arguments, **options):
         """A launcher with a rank that is frozen as soon as it exists, before it has joined: again where it was too late for that."""
-        for _ in range(20):
-            launcher = self.start(*arguments, **options)
-            self.wait_for(lambda: launcher.poll() is not None or any(map(has_begun, self.children(launcher)[local_rank:][:1])), what="the rank")
-            pid = self.children(launcher)[local_rank]
+        for _ in range(500):  # a rank joins within a millisecond of its exec
+            launcher, begun, end = self.start(*arguments, **options), [], time.monotonic() + BEFORE_TIMEOUT
+            while not any(map(has_begun, begun)):  # without a pause, which would be longer than that
+                self.assertIsNone(launcher.poll(), "the launcher has ended")
+                self.assertLess(time.monotonic(), end, "waited too long for the rank")
+                begun = self.children(launcher)[local_rank:][:1]
+            pid = begun[0]
             os.kill(pid, signal.SIGSTOP)
             self.wait_for(lambda: self.state(pid) == "T", what="the pause")
             threads = 2 if SANITIZER == "thread" else 1  # it has one of its own
