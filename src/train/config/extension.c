@@ -327,6 +327,7 @@ status extension_compile(const char *source, const char *name, const char *out) 
     TRY(check_headers(headers));
     SCOPED_STRING log = text_format("%s.log", out), *known = text_format("-DDDPTRAIN_HEADERS=\"%s\"", own_headers);
     SCOPED_STRING include = text_format("-I%s", headers), *own_include = text_format("-I%s/train/config", headers);
+    const char *version = "-DDDPTRAIN_VERSION=\"" DDPTRAIN_VERSION "\"";
     const char *const arguments[] = {compiler(),
                                      "-std=gnu17",
                                      "-O3",
@@ -336,7 +337,7 @@ status extension_compile(const char *source, const char *name, const char *out) 
                                      "-shared",
                                      "-Wall",
                                      "-D_GNU_SOURCE",
-                                     "-DDDPTRAIN_VERSION=\"" DDPTRAIN_VERSION "\"",
+                                     version,
                                      known,
                                      include,
                                      own_include,
